@@ -1,7 +1,5 @@
 """What there is: `python -m experiments`, or `python -m experiments privorl` for the experiments of one paper."""
 
-from __future__ import annotations
-
 import ast
 import json
 import sys
@@ -9,14 +7,13 @@ from pathlib import Path
 
 from experiments.lib.store import RESULTS
 
-PAPERS = {
+PAPERS = {  # by folder: where the tables are, and the cell that takes a method of one's own (docs/own-method.md)
     "privorl": ("docs/results/synthesis.md", "table1 --maze umaze --synthesizer mine:fit"),
     "dppg": ("docs/results/policy_gradient.md", "table1 --task CartPole --learner mine:fit"),
     "gpope": ("docs/results/off_policy_evaluation.md", "figure1 --domain chain --estimator mine:fit"),
     "pategail": ("docs/results/mobility.md", "table1 --people 1000 --simulator mine:fit"),
     "experts": ("docs/results/experts.md", "figure3 --world cart_pole --learner mine:fit"),
 }
-"""By folder: where the tables are, and the cell that takes a method of one's own (docs/own-method.md)."""
 
 
 def described(folder: str) -> list[str]:
@@ -33,7 +30,6 @@ def described(folder: str) -> list[str]:
 
 
 def main(folders: list[str]) -> None:
-    """Print the papers, or the experiments of some."""
     for folder in folders:
         print("\n".join(described(folder)))
     for paper, (page, cell) in PAPERS.items() if not folders else ():

@@ -229,13 +229,13 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 405,
-    "lines": 88_350,
-    "functions": 5_202,
+    "lines": 88_304,
+    "functions": 5_201,
     "private functions of at most three lines used once": 14,
     "class names defined more than once": 1,
-    "docstring lines on names that are not public": 662,
-    "errors of more than two lines": 44,
-    "lines of these errors": 240,
+    "docstring lines on names that are not public": 661,
+    "errors of more than two lines": 40,
+    "lines of these errors": 222,
 }
 """What `tools/form.py` may say at most: lower a figure when it has fallen."""
 

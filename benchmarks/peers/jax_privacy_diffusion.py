@@ -3,7 +3,8 @@
 The work of `opacus_diffusion`: its rows, plan and 200 noisy steps. The same network is written in JAX, and one compiled
 function holds a step: EDM's loss, the clipped sum by `jax_privacy.clipped_grad`, Gaussian noise of JAX's own generator,
 Adam of optax, the moving average. Its rows are encoded before the clock starts. A Poisson sample is padded to 128 rows,
-so that the step is compiled once, before the first round; padding weighs nothing. JAX Privacy accounts for nothing.
+so that the step is compiled once, before the first round; padding weighs nothing. Microbatches of 32 rows are the
+fastest of 8, 16, 32 and all at once, which takes 2.4 times as long. JAX Privacy accounts for nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def jax_side(table: np.ndarray, encoder: Encoder) -> Side:
         predicted = network(p, noisy / jnp.sqrt(total)[:, None], jnp.log(sigma) / 4)
         return weight[0] * jnp.square(predicted - target).mean()
 
-    clipped = clipped_grad(loss, l2_clip_norm=PLAN.clip_norm, batch_argnums=(1, 2, 3, 4))
+    clipped = clipped_grad(loss, l2_clip_norm=PLAN.clip_norm, batch_argnums=(1, 2, 3, 4), microbatch_size=32)
 
     @jax.jit
     def step(p: Any, state: Any, average: Any, clean: Any, weight: Any, key: Any, rate: Any) -> Any:

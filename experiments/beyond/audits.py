@@ -6,8 +6,6 @@ doors, by one canary and the release alone after shadow runs, and by many canari
 own: a second run finds other figures of about the same size.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os
@@ -16,35 +14,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from tacit.evaluation.audits import Effort, audit, library
 from tacit.evaluation.audits.running import CASES
 from tacit.evaluation.report.charts import ChartAxis
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)
-FEWER = {
+FEWER = {  # methods whose audits take minutes, and where they are audited
     "transitions": (1.0, 2.0, 8.0),
     "evaluation": (1.0, 2.0, 8.0),
     "movement": (1.0, 2.0, 8.0),
     "trajectories": (1.0, 8.0),
     "movement-federated": (8.0,),
 }
-"""Methods whose audits take minutes, and where they are audited."""
-CANARIES = (
+CANARIES = (  # settings of `library`, whose canaries all methods share
     *("POPULATION", "ROOM", "DRAWS", "HISTORY", "STATES", "DECISIONS", "LOUD", "PLACES_SPEC"),
     *("SIGNS", "LOGGED", "SIGNS_SPEC", "DEVICES", "GRID", "DAYS"),
 )
-"""Settings of `library`, whose canaries all methods share."""
-METHODS = (
+METHODS = (  # whole methods with small plans, in the order of the page
     *("transitions", "trajectories", "policy-gradient", "policy-votes", "gpope", "evaluation", "movement"),
     *("movement-federated", "experts"),
 )
-"""Whole methods with small plans, in the order of the page."""
 DELTA, CONFIDENCE = 1e-5, 0.95
 EFFORT = Effort(fused=800, single=300, crowded=1)
-SHOWN = 8.0
-"""Where at least half of what is certified must be found."""
+SHOWN = 8.0  # where at least half of what is certified must be found
 WAYS = {"certified": "certified", "gaussian": "one canary, Gaussian", "canary": "one canary"}
 WAYS |= {"one run": "many canaries, one run", "release": "the release alone"}
 
@@ -61,11 +56,10 @@ class Cell:
         return f"{self.method}/{self.epsilon:g}"
 
 
-def cells(quick: bool = False) -> list[Cell]:
-    """All of them; with `quick` those at epsilon 8. What the figures are about comes first."""
+def cells() -> list[Cell]:
     first = [Cell(method, SHOWN) for method in METHODS]
     more = (Cell(m, e) for e in EPSILONS for m in METHODS if e != SHOWN and e in FEWER.get(m, EPSILONS))
-    return first if quick else [*first, *more]
+    return [*first, *more]
 
 
 def run(cell: Cell, jobs: int) -> dict[str, Any]:
@@ -108,19 +102,17 @@ def rows() -> list[str]:
     return [cell.key for cell in cells()]
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for cell in cells():
         row = results.values(cell.key)
         best = max(row["bounds"].values())
-        out.append(Figure(f"{cell.key}: audited epsilon under the certified", best, row["certified"], at_least=False))
+        yield at_most(f"{cell.key}: audited epsilon under the certified", best, row["certified"])
         if cell.epsilon == SHOWN:
-            out.append(Figure(f"{cell.key}: audited epsilon over half of it", best, row["certified"] / 2))
-    return out
+            yield at_least(f"{cell.key}: audited epsilon over half of it", best, row["certified"] / 2)
 
 
 def plot(results: Store, path: Path = IMAGES / "audits.svg") -> None:
-    """A panel a method that has cells: certified and audited epsilon over the certified one."""
     panels = []
     for method in METHODS:
         kept = [e for e in EPSILONS if results.has(Cell(method, e).key)]

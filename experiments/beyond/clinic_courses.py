@@ -2,19 +2,10 @@
 
     python -m experiments.beyond.clinic_courses "10000/people/*/9[0-4]"  # some cells
 
-A cell is PATIENTS/WAY/EPSILON/SEED. Ways:
-real     the records themselves
-people   tacit's default, whole patients
-privsyn  PrivSyn on steps, with its default bins
-aim      AIM on the same steps, three columns at once
-trivial  the records, each column permuted by itself: no dependence, and no privacy
-noise    tacit's default on the records of one patient
-
-The learner is discrete CQL with the settings of `tacit demo`; points are of 4,000 fresh patients: 0 is a random
-treatment, 100 the best policy, which knows the truth. Seeds below 10 chose what `people` does now.
+A cell is PATIENTS/WAY/EPSILON/SEED. `real` are the records themselves, `people` is tacit's default (whole patients),
+`noise` the same on the records of one patient, and `trivial` the records, each column permuted by itself. The learner
+is discrete CQL with the settings of `tacit demo`. Seeds below 10 chose what `people` does now.
 """
-
-from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
@@ -22,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, spread, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import BLANK, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.table_cache import metered
 from experiments.lib.vaults import vault
 from tacit.cli.demo import USUAL, DemoJudge
@@ -40,7 +32,6 @@ MODULES: Mapping[str, Any] = {"people": people, "noise": people, "privsyn": priv
 
 
 def planned(way: str) -> Any:
-    """The plan of a way, before calibration."""
     spec = simulators.load("clinic").spec()
     if way == "privsyn":
         return privsyn.PrivSynPlan(discretisation=Discretisation(spec))
@@ -50,7 +41,6 @@ def planned(way: str) -> Any:
 
 
 def steps(patients: int, way: str, epsilon: float, seed: int) -> Mapping[str, Any]:
-    """Columns of the steps that a way gives."""
     world = simulators.load("clinic")
     records: dict[str, Any] = world.collect(patients, seed=seed)
     if way == "real":
@@ -105,13 +95,11 @@ def run_row(key: str, results: Store) -> None:
 
 
 def points(results: Store, patients: int, way: str, epsilon: float) -> list[float]:
-    """Of all seeds that there are."""
     keys = (key(patients, way, epsilon, seed) for seed in SEEDS)
     return [results.values(one)["points"] for one in keys if results.has(one)]
 
 
 def table(results: Store) -> str:
-    """Mean points with half of their 95 % interval, and the least."""
     lines = []
     for patients, epsilon in SETTINGS:
         found = (points(results, patients, way, epsilon) for way in WAYS)
@@ -120,15 +108,14 @@ def table(results: Store) -> str:
     return markdown(WAYS, lines)
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for patients, epsilon in SETTINGS:
         means = {way: float(np.mean(points(results, patients, way, epsilon))) for way in WAYS}
         at = f"{patients:,} patients, epsilon {epsilon:g}"
-        found.append(Figure(f"{at}: share of a learner from records", means["people"] / means["real"], 0.9))
+        yield at_least(f"{at}: share of a learner from records", means["people"] / means["real"], 0.9)
         for rival in ("privsyn", "aim"):
-            found.append(Figure(f"{at}: points above {rival}", means["people"] - means[rival], 0.0))
-    return found
+            yield at_least(f"{at}: points above {rival}", means["people"] - means[rival], 0.0)
 
 
 if __name__ == "__main__":

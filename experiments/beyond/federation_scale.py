@@ -4,20 +4,12 @@ Devices form cohorts of 100, a hundred cohorts a region, a hundred regions the w
 modulo 2^32), regions and the root add up what came out of that. The noise of one release keeps epsilon 2 at delta 1e-7.
 It is shared among the floor of one `level`: its sums are private, no matter who reads them. Rows:
 
-- `secure/devices=n/numbers=d`: one secure sum of tacit's own client and server over Flower's messages, in one process:
-  `device` and `server` CPU seconds, bytes `down` to and `up` from one device, and `messages` to it.
-- `floor/level/share`: on paper. `floor` answers of a node of the level share the noise, `opened` are needed, `dropped`
-  is the largest share of devices that may drop out independently until one node of all is lost with probability 1e-3;
-  `price` is the noise of the whole over that of a trusted server.
-- `tree/level/share/dropout`: simulated with the devices' own arithmetic; every device says the same vector, and leaves
-  with the probability `dropout`. `answered` and in the sum; `lost`, nodes of the level below their floor; `noise` of a
-  cohort's sum over that of so many shares on paper; `error` of the whole over its noise; CPU seconds of one device, one
-  cohort's sum (without masks) and the root.
-- `flat/devices=N`: one secure sum without a tree: the largest `share` of N that the floor may be in 32 bits, and its
-  `price`.
+- `secure/devices=n/numbers=d`: one secure sum of tacit's own client and server over Flower's messages, in one process;
+- `floor/level/share`: on paper, with the largest share of devices that may drop out independently until one node of all
+  is lost with probability 1e-3, and the noise of the whole over that of a trusted server (`price`);
+- `tree/level/share/dropout`: simulated with the devices' own arithmetic; every device says the same vector;
+- `flat/devices=N`: one secure sum without a tree: the largest share that the floor may be in 32 bits.
 """
-
-from __future__ import annotations
 
 import functools
 import math
@@ -37,7 +29,8 @@ from flwr.supercore.logger import FLOWER_LOGGER
 from scipy import stats
 
 from experiments.beyond.loop_grid import LoopGrid, identity
-from experiments.lib.experiment import Computed, Figure, Jobs, Store, command_line, describe, markdown
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, Store, command_line, describe, markdown
 from tacit.data import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.federation import FlowerDevices, client_app
@@ -50,16 +43,13 @@ from tacit.privacy.vault.devices import Device, Query
 from tacit.privacy.vault.plan import PrivatePlan
 from tacit.units import Unit
 
-DEVICES, QUICK = 1_000_000, 2_000
-LEVELS = {"cohort": 100, "region": 10_000, "root": DEVICES}
-"""Devices below one node of a level."""
+DEVICES = 1_000_000
+LEVELS = {"cohort": 100, "region": 10_000, "root": DEVICES}  # devices below one node of a level
 EPSILON, DELTA = 2.0, 1e-7
-NUMBERS = 8
-"""d, of the simulated trees."""
+NUMBERS = 8  # d, of the simulated trees
 BITS = 16
 SECURE = tuple((devices, numbers) for devices in (8, 16, 32, 64) for numbers in (100, 1_000))
-SHARES = (0.9, 0.8, 0.6)
-"""Floors, as shares of a node's devices."""
+SHARES = (0.9, 0.8, 0.6)  # floors, as shares of a node's devices
 TREES = ((0.9, 0.05), (0.8, 0.05), (0.8, 0.15))
 FLAT = (1_000, 10_000, 100_000, DEVICES)
 RARELY = 1e-3
@@ -113,9 +103,7 @@ def calibrated(devices: int, floor: int) -> Plan:
 @functools.cache
 def sigma() -> float:
     """The noise multiplier of the promise; the number of devices is not in it."""
-    found = calibrated(100, 90).noise_multiplier
-    assert found is not None
-    return found
+    return calibrated(100, 90).noise_multiplier
 
 
 @dataclass
@@ -133,7 +121,6 @@ class Metered(LoopGrid):
         super().__init__(self.app, self.count)
 
     def ask(self, message: Message) -> Message:
-        """The reply, metered."""
         began = time.process_time()
         reply = super().ask(message)
         self.seconds += time.process_time() - began
@@ -151,9 +138,8 @@ def secure(devices: int, numbers: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, identity():
 
         def open_device(context: Context, state: Any) -> Device:
-            ledger = Ledger(
-                Path(folder) / f"{context.node_id}", plan.unit, epsilon=2 * EPSILON, delta=2 * DELTA, composition=SUM
-            )
+            path, budget = Path(folder) / f"{context.node_id}", {"epsilon": 2 * EPSILON, "delta": 2 * DELTA}
+            ledger = Ledger(path, plan.unit, **budget, composition=SUM)
             return Device(None, ledger, plan, {"sum": Same(numbers)}, state=state)
 
         grid = Metered(client_app(open_device), devices)
@@ -205,9 +191,8 @@ def tree(level: str, share: float, dropout: float, devices: int) -> dict[str, fl
     counts = rng.binomial(cohort, 1 - dropout, devices // cohort)
     whole, spent = np.zeros((len(counts), NUMBERS), np.int64), {"device": 0.0, "cohort": 0.0, "root": 0.0}
     for first in range(0, len(counts), cohort):
-        cohorts = np.repeat(
-            np.arange(first, first + len(counts[first : first + cohort])), counts[first : first + cohort]
-        )
+        some = counts[first : first + cohort]
+        cohorts = np.repeat(np.arange(first, first + len(some)), some)
         began = time.process_time()
         said = answers(part, np.repeat(same, len(cohorts), axis=0), noise)
         spoken = time.process_time()
@@ -284,46 +269,33 @@ ROWS = Computed(__file__, jobs)
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for key in rows():
         values = results.values(key)
         if key.startswith("tree"):
-            out.append(Figure(f"{key}: noise of an answer over its share, at least", values["noise"], 0.99))
-            out.append(Figure(f"{key}: at most", values["noise"], 1.01, False))
+            yield at_least(f"{key}: noise of an answer over its share, at least", values["noise"], 0.99)
+            yield at_most(f"{key}: at most", values["noise"], 1.01)
             _, level, share, dropout = key.split("/")
             apart = abs(values["lost"] - lost(level, float(share), float(dropout.removeprefix("dropout="))))
-            out.append(Figure(f"{key}: share of lost nodes, from what is expected", apart, 0.02, False))
-            out.append(Figure(f"{key}: error over the noise", values["error"], 5.0, False))
+            yield at_most(f"{key}: share of lost nodes, from what is expected", apart, 0.02)
+            yield at_most(f"{key}: error over the noise", values["error"], 5.0)
         if key.startswith("secure"):
-            out.append(Figure(f"{key}: answers that are missing", 1 - values["answered"] / _devices(key), 0.0, False))
-    return out
-
-
-def _devices(key: str) -> int:
-    return int(key.split("/")[1].removeprefix("devices="))
+            devices = int(key.split("/")[1].removeprefix("devices="))
+            yield at_most(f"{key}: answers that are missing", 1 - values["answered"] / devices, 0.0)
 
 
 def secure_table(results: Store) -> str:
-    """One secure sum of tacit's own code."""
     lines = []
     for devices, numbers in SECURE:
         values = results.values(f"secure/devices={devices}/numbers={numbers}")
         spent = [f"{values['device']:.2f} s", f"{values['server']:.2f} s"]
-        lines.append(
-            [
-                f"{devices} devices",
-                f"{numbers:,}",
-                *spent,
-                f"{values['down'] / 1e3:.1f} kB",
-                f"{values['up'] / 1e3:.1f} kB",
-            ]
-        )
+        sent = [f"{values['down'] / 1e3:.1f} kB", f"{values['up'] / 1e3:.1f} kB"]
+        lines.append([f"{devices} devices", f"{numbers:,}", *spent, *sent])
     return markdown(("numbers", "CPU of a device", "CPU of its server", "to a device", "from it"), lines)
 
 
 def floor_table(results: Store) -> str:
-    """What each level's floor bears, on paper."""
     lines = []
     for level in LEVELS:
         for share in SHARES:
@@ -339,21 +311,13 @@ def tree_table(results: Store) -> str:
         for share, dropout in TREES:
             values = results.values(f"tree/{level}/{share:g}/dropout={dropout:g}")
             shown = [f"{100 * values['answered']:.1f} %", f"{100 * values['lost']:.1f} %", f"{values['noise']:.4f}"]
-            lines.append(
-                [
-                    f"private from the {level}",
-                    f"{share:g}",
-                    f"{100 * dropout:g} %",
-                    *shown,
-                    f"{1e3 * values['root']:.0f} ms",
-                ]
-            )
+            shown += [f"{1e3 * values['root']:.0f} ms"]
+            lines.append([f"private from the {level}", f"{share:g}", f"{100 * dropout:g} %", *shown])
     heads = ("floor", "drop out", "in the sum", "nodes lost", "noise, over paper", "CPU of the root")
     return markdown(heads, lines)
 
 
 def flat_table(results: Store) -> str:
-    """One secure sum over everybody."""
     lines = []
     for size in FLAT:
         values = results.values(f"flat/devices={size}")

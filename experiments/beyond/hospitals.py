@@ -6,8 +6,6 @@ off (ACE inhibitor) or build up (beta blocker) with the visits in a row that had
 disease is, and after which visit it gets worse, nobody sees. Doctors keep to a drug, and give more after a rise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +34,7 @@ SPEC = PublicSpec(
     terminals=False,
     reward_expression="coalesce(-abs(pressure - 130) / 130, 0)",
 )
-PLACES = {
+PLACES = {  # where a column's number is among those of an observation, and its flag
     "ward": (0, None),
     "sex": (1, 2),
     "age": (3, None),
@@ -44,7 +42,6 @@ PLACES = {
     "creatinine": (6, 7),
     "gap": (8, None),
 }
-"""Where a column's number is among those of an observation, and its flag."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,6 @@ class Linear:
         return odds
 
     def expect(self, s: State, drug: np.ndarray) -> np.ndarray:
-        """Mean of the next pressure."""
         acts = np.array(self.effects)[drug] * np.where(s["creatinine"] > 1.5, 0.5, 1.0)
         return s["pressure"] + self.back * (self.home - s["pressure"]) + acts
 
@@ -182,7 +178,6 @@ class Hidden(Linear):
         return {**s, "severity": severity, "pressure": pressure, "creatinine": s["creatinine"] * np.exp(0.006 * older)}
 
     def expect(self, s: State, drug: np.ndarray) -> np.ndarray:
-        """Mean of the next pressure."""
         same, (middle, width) = np.where(drug == s["last"], s["same"], 0), self.saturates
         high = 1 / (1 + np.exp(-(s["pressure"] - middle) / width))
         acts = high * (1.2 - 0.7 / (1 + np.exp(-(s["creatinine"] - 1.4) / 0.15)))

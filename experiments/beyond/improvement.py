@@ -1,31 +1,22 @@
 """A better policy from private logs, with a stated gain: clinics, clicks, stock, CartPole, HIV, coverage.
 
 A run's key is WORLD/PEOPLE/EPSILON/SEED: fresh people, fresh noise, one plan, whose whole budget includes the
-statement. "score" is the released policy on fresh people (in the clinic normalised: 0 is a random treatment, 46 the
-doctors, 84 the best that sees the visit), "clone" that of the private clone, which draws its actions. Delta is
-1 / (10 people). `improvement_logs` has clicks and stock.
+statement. "score" is the released policy on fresh people, "clone" the private clone, which draws its actions.
 
 `clinic-untuned` has the defaults: no memory, and every column in both sets of features. Rates of memory, columns and
 the plan's defaults were chosen on the clinics `other-1` to `other-4`, HIV and CartPole, with seeds from 70,000 on; none
-is reported. CartPole and HIV are of `--method elite`. Nothing was chosen on clicks, purchases or stock.
-
-`clicks-10` and `clicks-100` are the clicks, paid 10 and 100 times as much. Coins and halves of all clicks follow from
-the seed, so that the three differ in the unit of reward alone. Rows keep the noisy sums, from which tables and figures
-compute what is proven.
+is reported. CartPole and HIV are of `--method elite`. Nothing was chosen on clicks, purchases or stock. Coins and
+halves of all clicks follow from the seed, so that `clicks`, -10 and -100 differ in the unit of reward alone.
 
 A coverage row holds a policy and the world fixed: the scores of 50,000 patients are made once, and 2,000 data sets are
-drawn from them, each with its own noise. The truth is the mean of their unclipped scores. In `improvement_null` every
-data set teaches its own policy.
+drawn from them, each with its own noise. The truth is the mean of their unclipped scores.
 """
-
-from __future__ import annotations
 
 import math
 import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,9 +25,11 @@ from unittest import mock
 import numpy as np
 from scipy.stats import beta
 
-from experiments.beyond import improvement_logs as logs
+from experiments.beyond import improvement_worlds as worlds
 from experiments.beyond.improvement_worlds import EPISODES, World, world
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.vaults import calibrated
 from tacit.methods.improvement import Improvement, ImprovementPlan, fit
 from tacit.methods.improvement.moments import LoggedVisits
 from tacit.methods.improvement.plan import FIT, SCORES, STATEMENT
@@ -49,13 +42,12 @@ from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 SEEDS = tuple(range(800, 810))
-MANY = tuple(range(800, 820))
-"""Of clicks at epsilon 1, and of the clinic with 10,000 patients and noise."""
+MANY = tuple(range(800, 820))  # of clicks at epsilon 1, and of the clinic with 10,000 patients and noise
 SHOP_SEEDS = tuple(range(800, 830))
 """Of the shop with noise, whose policies differ by 25 points from run to run; twenty were added to ten."""
 PEOPLE = (2_000, 10_000)
 EPSILONS = (0.5, 1.0, 4.0, math.inf)
-LEAST = {
+LEAST = {  # what the mean score has to be at least, by patients and epsilon
     (2_000, 0.5): 74.5,
     (2_000, 1.0): 75.5,
     (2_000, 4.0): 78,
@@ -63,21 +55,16 @@ LEAST = {
     (10_000, 1.0): 78.5,
     (10_000, 4.0): 82,
 }
-"""What the mean score has to be at least, by patients and epsilon."""
-PROVEN = {0.5: 15, 1.0: 19, 4.0: 19}
-"""In how many of 20 runs with 10,000 patients a gain has to be proven, by epsilon."""
+PROVEN = {0.5: 15, 1.0: 19, 4.0: 19}  # in how many of 20 runs with 10,000 patients a gain has to be proven, by epsilon
 CLICKS, SHOPS = 30_000, 5_000
 SCALES = ("clicks", "clicks-10", "clicks-100")
 RATE, HARM = 0.095, 0.02
 """What the mean click rate has to be, and the most that a run may lose of the best gain that there is."""
 POOL, SETS, COVERED = 50_000, 2_000, 10_000
 """Patients whose scores are made once, data sets drawn from them, and patients of each."""
-COVERED_SEED = SEEDS[0]
-"""Of a row of coverage."""
-OTHERS = ("other-5", "other-6", "clinic-untuned")
-"""Clinics beside the clinic, and the clinic without settings."""
-COVERAGE = {"clinic": 0.05, "clinic-narrow": 0.1, "other-5": 0.05}
-"""World -> share of the visits with advice."""
+COVERED_SEED = SEEDS[0]  # of a row of coverage
+OTHERS = ("other-5", "other-6", "clinic-untuned")  # clinics beside the clinic, and the clinic without settings
+COVERAGE = {"clinic": 0.05, "clinic-narrow": 0.1, "other-5": 0.05}  # world -> share of the visits with advice
 PHYSICAL: Mapping[str, tuple[float, float]] = {
     "cart_pole/4000/1": (190.0, 4.0),
     "hiv/2000/0.5": (160.0, 5.0),
@@ -110,7 +97,6 @@ def seeds(start: str) -> tuple[int, ...]:
 
 
 def planned(here: World, **settings: Any) -> ImprovementPlan:
-    """The plan of a world, not calibrated."""
     return ImprovementPlan.of(here.spec, here.problem, **{**here.settings, **settings})
 
 
@@ -130,10 +116,7 @@ def improved(here: World, plan: ImprovementPlan, people: int, epsilon: float, se
     """One run on fresh people with the library's own noise; coins and halves of clicks follow from the seed."""
     unit, delta = Unit("patient", "add_or_remove", people), 0.1 / people
     budget = 1.0 if math.isinf(epsilon) else epsilon  # a plan without noise promises nothing, and is admitted always
-    if math.isinf(epsilon):
-        plan = replace(plan, noise_multiplier=0.0).account(unit=unit, delta=delta)
-    else:
-        plan = plan.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+    plan = calibrated(plan, unit, epsilon, delta)
     fixed = here.judge is not None
     name = mock.patch("secrets.token_hex", lambda size=32: f"{seed:0{2 * size}x}") if fixed else nullcontext()
     with tempfile.TemporaryDirectory() as folder:
@@ -162,7 +145,7 @@ def run(here: World, people: int, epsilon: float, seed: int) -> dict[str, Any]:
     value = improved(here, planned(here), people, epsilon, seed)
     seconds = time.process_time() - began - 2 * collected
     said = value.statement
-    shown = {"policy": logs.spelled(value.actor())} if here.judge is not None else {}
+    shown = {"policy": worlds.spelled(value.actor())} if here.judge is not None else {}
     return {
         "score": here.score(value.actor(), value.memory, seed),
         "clone": here.score(value.actor(clone=True), value.memory, seed),
@@ -175,16 +158,14 @@ def run(here: World, people: int, epsilon: float, seed: int) -> dict[str, Any]:
 
 
 @cache
-def calibrated(name: str, people: int, epsilon: float) -> ImprovementPlan:
-    """A world's plan at a finite epsilon."""
-    unit, delta = Unit("patient", "add_or_remove", people), 0.1 / people
-    return planned(world(name)).calibrate(unit=unit, epsilon=epsilon, delta=delta)
+def priced(name: str, people: int, epsilon: float) -> ImprovementPlan:
+    return calibrated(planned(world(name)), Unit("patient", "add_or_remove", people), epsilon, 0.1 / people)
 
 
 def statement(start: str, row: Json) -> Statement:
     """What the noisy sums of a run WORLD/PEOPLE/EPSILON prove."""
     name, people, epsilon = start.split("/")
-    here, plan = world(name), calibrated(name, int(people), float(epsilon))
+    here, plan = world(name), priced(name, int(people), float(epsilon))
     return read_statement(tuple(row["sums"]), plan, limits(here.problem, here.spec), sampled=row["sampled"])
 
 
@@ -243,63 +224,54 @@ def padded(columns: Any, length: int) -> dict[str, np.ndarray]:
 
 
 def of_runs(results: Store, start: str, value: str) -> list[Any]:
-    """One value of all seeds of a setting."""
     return [results.values(f"{start}/{seed}")[value] for seed in seeds(start)]
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for (people, epsilon), bound in LEAST.items():
         start = f"clinic/{people}/{epsilon:g}"
         score, clone = (float(np.mean(of_runs(results, start, value))) for value in ("score", "clone"))
-        found.append(Figure(f"clinic, {people:,} patients, epsilon {epsilon:g}: score", score, bound))
-        found.append(Figure(f"clinic, {people:,} patients, epsilon {epsilon:g}: above the clone", score - clone, -2.0))
+        yield at_least(f"clinic, {people:,} patients, epsilon {epsilon:g}: score", score, bound)
+        yield at_least(f"clinic, {people:,} patients, epsilon {epsilon:g}: above the clone", score - clone, -2.0)
         if people == 10_000:
             of_runs(results, start, "sums")
             proven = sum(said.verdict == "proven" for said in _said(results, start))
             what = f"clinic, epsilon {epsilon:g}: of {len(MANY)} runs prove a gain"
-            found.append(Figure(what, float(proven), float(PROVEN[epsilon])))
-            found.append(
-                Figure(
-                    f"clinic, epsilon {epsilon:g}: CPU s", max(of_runs(results, start, "cpu_s")), 4.0, at_least=False
-                )
-            )
-    found += _of_clicks(results)
+            yield at_least(what, float(proven), float(PROVEN[epsilon]))
+            yield at_most(f"clinic, epsilon {epsilon:g}: CPU s", max(of_runs(results, start, "cpu_s")), 4.0)
+    yield from _of_clicks(results)
     for name in COVERAGE:
         for epsilon in EPSILONS[:3]:
             row = results.values(f"coverage/{name}/{epsilon:g}/{COVERED_SEED}")
-            found.append(Figure(f"{name}, epsilon {epsilon:g}: coverage, lower 99 % limit", row["least"], 0.935))
+            yield at_least(f"{name}, epsilon {epsilon:g}: coverage, lower 99 % limit", row["least"], 0.935)
     for start, (bound, seconds) in PHYSICAL.items():
-        found.append(Figure(f"{start}: mean return", float(np.mean(of_runs(results, start, "score"))), bound))
-        found.append(Figure(f"{start}: CPU s", max(of_runs(results, start, "cpu_s")), seconds, at_least=False))
-    return found
+        yield at_least(f"{start}: mean return", float(np.mean(of_runs(results, start, "score"))), bound)
+        yield at_most(f"{start}: CPU s", max(of_runs(results, start, "cpu_s")), seconds)
 
 
-def _of_clicks(results: Store) -> list[Figure]:
+def _of_clicks(results: Store) -> Figures:
     """The figures of clicks: good, harmless, and the same in every unit."""
-    found, spelled = [], []
+    spelled = []
     for name in SCALES:
         start = f"{name}/{CLICKS}/1"
         rates = of_runs(results, start, "score")
         spelled.append(of_runs(results, start, "policy"))
-        found.append(Figure(f"{name}, epsilon 1: mean click rate", float(np.mean(rates)), RATE))
-        floor = logs.LOGGED_RATE - HARM * (logs.BEST_RATE - logs.LOGGED_RATE)
-        found.append(Figure(f"{name}, epsilon 1: least click rate", float(min(rates)), floor))
+        yield at_least(f"{name}, epsilon 1: mean click rate", float(np.mean(rates)), RATE)
+        floor = worlds.LOGGED_RATE - HARM * (worlds.BEST_RATE - worlds.LOGGED_RATE)
+        yield at_least(f"{name}, epsilon 1: least click rate", float(min(rates)), floor)
     alike = sum(len(set(three)) == 1 for three in zip(*spelled, strict=True))
-    found.append(Figure("clicks, runs with one policy in three units", float(alike), float(len(MANY))))
-    return found
+    yield at_least("clicks, runs with one policy in three units", float(alike), float(len(MANY)))
 
 
 # Tables of the page of results; a cell without rows says so.
 
 
 def _made(results: Store, start: str, value: str) -> list[Any]:
-    """One value of the seeds of a setting that have rows."""
     return [results.values(f"{start}/{seed}")[value] for seed in seeds(start) if results.has(f"{start}/{seed}")]
 
 
 def _said(results: Store, start: str) -> list[Statement]:
-    """Statements of the seeds of a setting that have rows."""
     keys = [f"{start}/{seed}" for seed in seeds(start)]
     return [statement(start, results.values(key)) for key in keys if results.has(key)]
 
@@ -310,7 +282,7 @@ def mean(found: list[float], digits: int = 1, *, wanted: int = len(SEEDS)) -> st
     return f"{np.mean(found):.{digits}f}{few}" if found else "not run"
 
 
-BESIDE = (
+BESIDE = (  # worlds beside the clinic: people, words, and what a score is multiplied by
     ("clicks", CLICKS, "users, clicks per thousand", 1_000),
     ("purchases", CLICKS, "users, clicks that buy per thousand", 1_000),
     ("stock", SHOPS, "shops, stock", 1),
@@ -318,7 +290,6 @@ BESIDE = (
     ("other-6", 10_000, "patients of a third clinic", 1),
     ("clinic-untuned", 10_000, "patients, no settings", 1),
 )
-"""Worlds beside the clinic: people, words, and what a score is multiplied by."""
 
 
 def scores(results: Store) -> str:
@@ -349,7 +320,6 @@ def units(results: Store) -> str:
 
 
 def physical(results: Store) -> str:
-    """CartPole and HIV: the clone of the best, a line a setting."""
     lines = []
     for start in (*PHYSICAL, *(f"{start}/inf" for start in NOISELESS[:2])):
         name, people, epsilon = start.split("/")

@@ -5,8 +5,6 @@ action touches: the gain of any advice is exactly 0. A row's key is PEOPLE/EPSIL
 people, fresh noise and a ledger of its own, through the real vault. Advice is followed in 10 % of the visits.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from functools import cache
@@ -16,7 +14,8 @@ import numpy as np
 from scipy.stats import beta
 
 from experiments.lib import vaults
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
 from tacit.data.memory import Memory
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
@@ -25,17 +24,13 @@ from tacit.methods.improvement.statement import read_statement
 from tacit.units import Unit
 
 NAME = "improvement_null"
-SETTINGS = ((5_000, 8.0), (5_000, 1.0), (20_000, 8.0))
-"""People and epsilon."""
-SETS, BLOCK = 200, 25
-"""Data sets of a setting, and of a row."""
+SETTINGS = ((5_000, 8.0), (5_000, 1.0), (20_000, 8.0))  # people and epsilon
+SETS, BLOCK = 200, 25  # data sets of a setting, and of a row
 COLUMNS, ACTIONS, HORIZON, ADVICE = 8, 4, 2, 0.1
-MOST = 0.065
-"""Of the data sets, "proven" may be wrong in: 5 % by the level, and three standard errors are 2 %."""
+MOST = 0.065  # of the data sets, "proven" may be wrong in: 5 % by the level, and three standard errors are 2 %
 
 
 def spec() -> PublicSpec:
-    """Public bounds of this world."""
     return PublicSpec(
         observation=Box((-3.0,) * COLUMNS, (3.0,) * COLUMNS),
         action=Discrete(ACTIONS),
@@ -76,7 +71,6 @@ def planned() -> ImprovementPlan:
 
 @cache
 def calibrated(people: int, epsilon: float) -> ImprovementPlan:
-    """The plan of a setting."""
     unit = Unit("patient", "add_or_remove", people)
     return planned().calibrate(unit=unit, epsilon=epsilon, delta=0.1 / people)
 
@@ -97,8 +91,6 @@ store = store_of(__file__, configuration, "the method's defaults")
 def run_row(key: str, results: Store) -> None:
     people, epsilon, block = int(key.split("/")[0]), float(key.split("/")[1]), int(key.split("/")[2])
     plan = calibrated(people, epsilon)
-    assert plan.unit is not None
-    assert plan.delta is not None
     began = time.process_time()
     sums, sampled = [], []
     for place in range(BLOCK):
@@ -114,7 +106,6 @@ def run_row(key: str, results: Store) -> None:
 
 
 def _said(results: Store, people: int, epsilon: float) -> list[Statement]:
-    """The statements of a setting's rows that there are."""
     plan, found = calibrated(people, epsilon), []
     for block in range(SETS // BLOCK):
         if results.has(key := f"{people}/{epsilon:g}/{block}"):
@@ -124,20 +115,18 @@ def _said(results: Store, people: int, epsilon: float) -> list[Statement]:
     return found
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for people, epsilon in SETTINGS:
         said = _said(results, people, epsilon)
         if not said:
             raise LookupError(f"{NAME}: there is no row of {people} people at epsilon {epsilon:g}")
         proven, sets = sum(one.verdict == "proven" for one in said), len(said)
         what = f"no gain, {people:,} people, epsilon {epsilon:g}: share of {sets:,} data sets that prove one"
-        found.append(Figure(what, proven / sets, MOST, at_least=False))
-    return found
+        yield at_most(what, proven / sets, MOST)
 
 
 def table(results: Store) -> str:
-    """False proofs, a line a setting."""
     lines = []
     for people, epsilon in SETTINGS:
         said = _said(results, people, epsilon)

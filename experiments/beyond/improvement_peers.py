@@ -1,21 +1,16 @@
 """Other private ways from the same logs, memory and budget to a policy, beside `improvement`.
 
-A key is WAY/PEOPLE/EPSILON/SEED, in the clinic, with the seeds, people and evaluation of `improvement`;
-cloning and synthesis have rows in CartPole and HIV too, whose keys begin with the world.
-No peer spends anything on a statement: the whole budget goes into its policy.
+A key is WAY/PEOPLE/EPSILON/SEED, in the clinic, with the seeds, people and evaluation of `improvement`; cloning and
+synthesis have rows in CartPole and HIV too, whose keys begin with the world. No peer pays for a statement.
 
-bc, cql    cloning and conservative Q-learning by DP-SGD (the noisy steps of `tacit.experts`, one unit a patient)
-tabular    private value iteration on noisy counts of public cells, with a bonus that the noise makes necessary (after
-           Qiao and Wang, "Offline reinforcement learning with differential privacy", NeurIPS 2023; their counts are
-           those of tuples, ours of whole patients, whose vectors are clipped)
-primorl, synthesis
-           Q-learning from rows of a private world model, or of noisy tables that they match
-           (`improvement_generators`)
-
+`tabular` is private value iteration on noisy counts of public cells, with a bonus that the noise makes necessary (after
+Qiao and Wang, "Offline reinforcement learning with differential privacy", NeurIPS 2023; their counts are those of
+tuples, ours of whole patients, whose vectors are clipped). `primorl` plans in an ensemble of world models by DP-SGD,
+one clipped gradient a patient for all of them, with rewards less their disagreement (after PriMORL, arXiv:2402.05525,
+whose episodes begin where real ones do; ours in uniform public states, for nothing else is public here). `synthesis`
+has rows that match noisy tables of the patients'. Both learn from rows that were made, which costs no privacy.
 Settings were chosen on other clinics (`tune_improvement_peers`), as ours were.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import math
@@ -25,29 +20,180 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
 
-from experiments.beyond import improvement, improvement_generators
+from experiments.beyond import improvement
 from experiments.beyond.improvement import EPSILONS
-from experiments.beyond.improvement_generators import EnsemblePlan
 from experiments.beyond.improvement_worlds import COURSE, EPISODES, World, of_clinic, world
 from experiments.lib import vaults
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
 from tacit import experts as learning
+from tacit.agents.discrete_offline import train
 from tacit.agents.features import Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.learners import BC, CQL, DQN, Learner
 from tacit.agents.networks import Mlp
-from tacit.agents.policies import Policy
-from tacit.data.spec import Box, Discrete
+from tacit.agents.policies import Policy, PolicyActor
+from tacit.data.spec import PublicSpec
 from tacit.methods.improvement import Problem
 from tacit.methods.improvement.moments import LoggedVisits, group_sums
+from tacit.methods.synthesis.baselines import matching_alone
 from tacit.methods.synthesis.baselines.matching_alone import MatchingPlan
+from tacit.methods.synthesis.table_matching import TableMatching
+from tacit.privacy.gradients.clipped_sums import assign_gradient
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label
 from tacit.privacy.vault.plan import PrivatePlan
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit_worlds import clinic
+
+LARGEST_REWARD = 6.0
+SAMPLED = 40_000  # synthetic rows
+Columns = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsemblePlan(PrivatePlan):
+    """Noisy gradients of an ensemble of world models."""
+
+    method: ClassVar[str] = "an ensemble of world models by DP-SGD"
+    source: ClassVar[str] = "PriMORL (arXiv:2402.05525)"
+    members: int = 3
+    hidden: int = 32
+    steps: int = 400
+    sampling_rate: float = 0.05
+    rows_per_unit: int = 16
+    clip_norm: float = 1.0
+    rate: float = 1e-2
+    starts: int = 4_000  # public states in which episodes of the model begin
+    length: int = 8  # steps of such an episode, under random treatments
+    penalty: float = 1.0
+    """of the largest distance between a member's prediction and the mean, in ranges of a column or a reward."""
+    noise_multiplier: float | None = None
+
+    def parts(self) -> tuple[PoissonSum, ...]:
+        return (
+            PoissonSum(
+                name="gradients",
+                steps=self.steps,
+                sampling_rate=self.sampling_rate,
+                clip_norm=self.clip_norm,
+                noise_multiplier=self.noise_multiplier,
+                rows_per_unit=self.rows_per_unit,
+            ),
+        )
+
+
+class Ensemble(nn.Module):
+    """Inputs [N, d] and actions [N] -> [M, N, d + 2]: changes of the inputs, reward over the largest, an end."""
+
+    def __init__(self, plan: EnsemblePlan) -> None:
+        super().__init__()
+        size = len(clinic.LOW)
+        self.members = nn.ModuleList(
+            nn.Sequential(nn.Linear(size + clinic.ACTIONS, plan.hidden), nn.Tanh(), nn.Linear(plan.hidden, size + 2))
+            for _ in range(plan.members)
+        )
+
+    def forward(self, inputs: Tensor, actions: Tensor) -> Tensor:
+        known = torch.cat([inputs, functional.one_hot(actions.long(), clinic.ACTIONS).float()], dim=1)
+        return torch.stack([member(known) for member in self.members])
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Squared errors of changes and reward, and the cross-entropy of an end, summed over members, a mean a unit."""
+
+    def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
+        return {}
+
+    def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
+        """One number a unit, [units]."""
+        mask = rows["mask"].float()
+        seen, after = (_inputs(rows[name].flatten(0, 1)) for name in ("observations", "next_observations"))
+        found = model(seen, rows["actions"].flatten())
+        wanted = torch.cat([after - seen, rows["rewards"].flatten()[:, None] / LARGEST_REWARD], dim=1)
+        ended = rows["terminations"].flatten().float().expand(len(found), -1)
+        errors = (found[..., :-1] - wanted).square().sum(-1)
+        errors = errors + functional.binary_cross_entropy_with_logits(found[..., -1], ended, reduction="none")
+        total: Tensor = (errors.sum(0).view_as(mask) * mask).sum(1) / mask.sum(1).clamp(min=1)
+        return total
+
+
+def _inputs(seen: Tensor) -> Tensor:
+    low, high = torch.tensor(clinic.LOW), torch.tensor(clinic.HIGH)
+    return (2 * (seen.float() - low) / (high - low) - 1).clamp(-1, 1)
+
+
+def modelled(plan: EnsemblePlan, vault: Vault, seed: int) -> Columns:
+    """Rows of episodes in a private ensemble, whose rewards are less a penalty for disagreement.
+
+    Args:
+        plan: calibrated.
+        vault: the records, with their memory in place of observations.
+        seed: of first parameters and episodes; public.
+    """
+    torch.manual_seed(seed)
+    model = Ensemble(plan)
+    run, optimizer = vault.reserve(plan), torch.optim.Adam(model.parameters(), plan.rate)
+    falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, plan.steps)
+    while vault.steps_left(run, "gradients"):
+        assign_gradient(model, vault.noisy_gradient(run, "gradients", [model], Prediction())[0])
+        optimizer.step()
+        falling.step()
+    label = Label(("all gradients of the models",), (), ())
+    return imagined(plan, vault.release(run, model, label=label).value, np.random.default_rng(seed))
+
+
+def imagined(plan: EnsemblePlan, model: nn.Module, generator: np.random.Generator) -> Columns:
+    """Rows [T, ...] of `plan.starts` episodes in the mean of the models; one that is likely to have ended stops."""
+    low, high = np.array(clinic.LOW), np.array(clinic.HIGH)
+    seen, rows = generator.uniform(low, high, (plan.starts, len(low))), []
+    for _ in range(plan.length):
+        actions = generator.integers(clinic.ACTIONS, size=len(seen))
+        with torch.no_grad():
+            found = model(_inputs(torch.from_numpy(seen)), torch.from_numpy(actions)).double().numpy()
+        mean = found.mean(0)
+        apart = np.linalg.norm(found[..., :-1] - mean[:, :-1], axis=-1).max(0)
+        after = np.clip(seen + mean[:, :-2] * (high - low) / 2, low, high)
+        rewards = LARGEST_REWARD * np.clip(mean[:, -2] - plan.penalty * apart, -1, 1)
+        ended = generator.random(len(seen)) < 1 / (1 + np.exp(-mean[:, -1]))
+        rows.append((seen, actions, rewards, after, ended))
+        seen = after[~ended]
+    names = ("observations", "actions", "rewards", "next_observations", "terminations")
+    return {name: np.concatenate(parts) for name, parts in zip(names, zip(*rows, strict=True), strict=True)}
+
+
+def matching_plan(
+    bins: int = 16, coarse: int = 6, spec: PublicSpec | None = None, rows: int = 32
+) -> matching_alone.MatchingPlan:
+    """Every column and pairs that matter, cut by the public bounds, over all rows that a unit may have."""
+    named = spec or clinic.spec()
+    # Of columns without names, as the stored rows have them: what a column is called changes no table.
+    nameless = {part: dataclasses.replace(getattr(named, part), columns=None) for part in ("observation", "action")}
+    spec = dataclasses.replace(named, **nameless)
+    matching = TableMatching.of(spec, bins=bins, coarse=coarse, rows_per_unit=rows, pool=120_000)
+    return matching_alone.MatchingPlan(matching=matching)
+
+
+def made(plan: EnsemblePlan | matching_alone.MatchingPlan, vault: Vault, seed: int) -> Columns:
+    if isinstance(plan, EnsemblePlan):
+        return modelled(plan, vault, seed)
+    return matching_alone.fit(plan, vault).value.sample_columns(SAMPLED, seed=seed)
+
+
+def learned(learner: Learner, steps: int, columns: Columns, seed: int, spec: PublicSpec) -> PolicyActor:
+    """A greedy policy of memories from public rows with these bounds."""
+    features, actions = Scaled(spec.observation.low, spec.observation.high), spec.action.n
+    network = Mlp((len(spec.observation.low), 64, actions))
+    theta = train(learner, network, features, columns, steps=steps, seed=seed)
+    return PolicyActor(Policy(features, network, Categorical(actions)), theta[None], greedy=True)
+
 
 PEOPLE = 10_000
 SEEDS = tuple(range(120, 130))
@@ -63,10 +209,8 @@ class TabularPlan(PrivatePlan):
     problem: Problem
     edges: tuple[tuple[float, ...], ...] = ((2.5, 4.0, 5.5), (0.0,), (0.0,), (1.0, 2.0))
     """public cuts of symptoms, both markers and side effects."""
-    rows: float = 16.0
-    """norm that a patient's counts are clipped to: about its number of visits."""
-    bonus: float = 1.0
-    """how much of the bound on errors is taken from the rewards."""
+    rows: float = 16.0  # norm that a patient's counts are clipped to: about its number of visits
+    bonus: float = 1.0  # how much of the bound on errors is taken from the rewards
     noise_multiplier: float | None = None
 
     def parts(self) -> tuple[PoissonSum, ...]:
@@ -74,7 +218,6 @@ class TabularPlan(PrivatePlan):
 
     @property
     def cells(self) -> int:
-        """S, how many there are."""
         return math.prod(len(cuts) + 1 for cuts in self.edges)
 
     def cells_of(self, seen: NDArray[Any]) -> NDArray[np.int64]:
@@ -144,17 +287,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Way:
-    """How a peer gets from logs to a policy.
+    """How a peer gets from logs to a policy."""
 
-    Args:
-        plan: not calibrated.
-        learner: of primorl and synthesis, from the rows that they made.
-        steps: of this learner.
-    """
-
-    plan: learning.Consensus | TabularPlan | EnsemblePlan | MatchingPlan
-    learner: Learner | None = None
-    steps: int = 4_000
+    plan: learning.Consensus | TabularPlan | EnsemblePlan | MatchingPlan  # not calibrated
+    learner: Learner | None = None  # of primorl and synthesis, from the rows that they made
+    steps: int = 4_000  # of this learner
 
 
 SEEN = Scaled(clinic.LOW, clinic.HIGH)
@@ -170,16 +307,13 @@ def steps_of_gradients(
     return learning.Consensus(**{**settings, **changes})
 
 
-CHOSEN: Mapping[str, Way] = {
+CHOSEN: Mapping[str, Way] = {  # by `tune_improvement_peers`
     "bc": Way(steps_of_gradients(BC(), rate=3e-2)),
     "cql": Way(steps_of_gradients(CQL(gamma=0.99, reward_scale=1.0), rate=3e-2)),
     "tabular": Way(TabularPlan(problem=of_clinic().problem, edges=((4.0,), (0.0,), (0.0,), (1.5,)))),
     "primorl": Way(EnsemblePlan(), DQN(gamma=0.99, reward_scale=0.2)),
-    "synthesis": Way(
-        improvement_generators.matching_plan(bins=8, coarse=4), CQL(alpha=0.1, gamma=0.99, reward_scale=0.2)
-    ),
+    "synthesis": Way(matching_plan(bins=8, coarse=4), CQL(alpha=0.1, gamma=0.99, reward_scale=0.2)),
 }
-"""By `tune_improvement_peers`."""
 
 
 def world_of(name: str, way: str) -> World:
@@ -188,7 +322,6 @@ def world_of(name: str, way: str) -> World:
     if name == "clinic" or way != "synthesis":
         return here
     box = here.spec.observation
-    assert isinstance(box, Box)
     steps = tuple((high - low) / 10 for low, high in zip(box.low, box.high, strict=True))
     return dataclasses.replace(here, spec=dataclasses.replace(here.spec, difference=steps))
 
@@ -198,12 +331,10 @@ def way_of(name: str, way: str) -> Way:
     if name == "clinic":
         return CHOSEN[way]
     here = world_of(name, way)
-    assert isinstance(here.spec.observation, Box)
-    assert isinstance(here.spec.action, Discrete)
     if way == "bc":
         features = Scaled(here.spec.observation.low, here.spec.observation.high)
         return Way(steps_of_gradients(BC(), features, here.spec.action.n, rate=3e-2))
-    plan = improvement_generators.matching_plan(bins=8, coarse=4, spec=here.spec, rows=here.horizon)
+    plan = matching_plan(bins=8, coarse=4, spec=here.spec, rows=here.horizon)
     return dataclasses.replace(CHOSEN[way], plan=plan)
 
 
@@ -248,32 +379,28 @@ def measured(way: Way, here: World, people: int, epsilon: float, seed: int) -> J
         if isinstance(plan, TabularPlan):
             run = vault.reserve(plan)
             noisy = vault.noisy_sum(run, "counts", Counts(plan))[0] * unit.size * plan.rows
-            assert plan.noise_multiplier is not None
             table = Table(plan, planned(plan, noisy, plan.noise_multiplier * plan.rows))
             actor = vault.release(run, table, label=Label(("counts",), (), ())).value
         elif isinstance(plan, EnsemblePlan | MatchingPlan):
-            assert way.learner is not None
-            columns = improvement_generators.made(plan, vault, seed)
-            actor = improvement_generators.learned(way.learner, way.steps, columns, seed, here.spec)
+            columns = made(plan, vault, seed)
+            actor = learned(way.learner, way.steps, columns, seed, here.spec)
         else:
             actor = learning.fit(plan, vault).value.actor()
     return {"score": here.score(actor, memory, seed), "cpu_s": round(time.process_time() - began, 1)}
 
 
-def figures() -> list[Figure]:
-    """How far our way is ahead of each peer."""
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for epsilon in EPSILONS[:3]:
         mine = np.mean(improvement.of_runs(improvement.store(), f"clinic/{PEOPLE}/{epsilon:g}", "score"))
         for way in CHOSEN:
             score = np.mean([results.values(f"{way}/{PEOPLE}/{epsilon:g}/{seed}")["score"] for seed in SEEDS])
-            found.append(Figure(f"clinic, epsilon {epsilon:g}: ahead of {way}", float(mine - score), 0.0))
+            yield at_least(f"clinic, epsilon {epsilon:g}: ahead of {way}", float(mine - score), 0.0)
     for start in PHYSICAL:
         mine = np.mean(improvement.of_runs(improvement.store(), start, "score"))
         for way in ELSEWHERE:
             score = np.mean([results.values(_elsewhere(start, way, seed))["score"] for seed in SEEDS])
-            found.append(Figure(f"{start}: ahead of {way}", float(mine - score), 0.0))
-    return found
+            yield at_least(f"{start}: ahead of {way}", float(mine - score), 0.0)
 
 
 def table(results: Store) -> str:
@@ -286,7 +413,6 @@ def table(results: Store) -> str:
 
 
 def table_elsewhere(results: Store) -> str:
-    """Mean returns in the other worlds, a line a setting, with ours."""
     lines = []
     for start in PHYSICAL:
         name, people, epsilon = start.split("/")

@@ -1,7 +1,5 @@
 """A Flower grid without a network: messages go straight to the client app, one node after another."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -7,8 +7,6 @@ and over the joint normal law of the noise in the residual and in its variance. 
 hull can only be larger.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -19,7 +17,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom, norm
 
-from experiments.lib.experiment import Computed, Figure, Jobs, command_line
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Computed, Jobs, command_line
 from tacit.methods.off_policy_evaluation import intervals
 from tacit.methods.off_policy_evaluation.intervals import Sides
 from tacit.methods.off_policy_evaluation.scores import SHARES
@@ -36,8 +35,7 @@ LAWS: dict[str, tuple[float, float, float, Sides]] = {  # high, low, floor, side
 }
 EPSILONS = (1.0, 4.0, 8.0, math.inf)
 SIZES = (1_000, 10_000)
-GRID = np.linspace(-6.5, 6.5, 261)
-"""Of the noise in the variance, in its standard deviations."""
+GRID = np.linspace(-6.5, 6.5, 261)  # of the noise in the variance, in its standard deviations
 
 Floats = NDArray[np.float64]
 
@@ -103,7 +101,6 @@ def coverage(
 
 
 def computed(law: str, units: int, epsilon: float) -> dict[str, list[float]]:
-    """The coverage of every level, for each lambda."""
     noise = noise_of(epsilon, 0.1 / units)
     return {
         f"{level:g}": [round(coverage(units, rare, LAWS[law], level, noise), 6) for rare in LAMBDAS] for level in LEVELS
@@ -111,7 +108,6 @@ def computed(law: str, units: int, epsilon: float) -> dict[str, list[float]]:
 
 
 def jobs() -> Jobs:
-    """A law, a number of units and an epsilon each."""
     found: Jobs = {}
     for law, n, epsilon in itertools.product(LAWS, SIZES, EPSILONS):
         private = "none" if math.isinf(epsilon) else f"{epsilon:g}"
@@ -125,13 +121,13 @@ ROWS = Computed(__file__, jobs)
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
-    return [
-        Figure(f"{key}: least coverage at {level}", min(found), float(level) - (4e-4 if level == "0.999" else 5e-6))
-        for key in rows()
-        for level, found in results.values(key).items()
-    ]
+    for key in rows():
+        for level, found in results.values(key).items():
+            yield at_least(
+                f"{key}: least coverage at {level}", min(found), float(level) - (4e-4 if level == "0.999" else 5e-6)
+            )
 
 
 if __name__ == "__main__":

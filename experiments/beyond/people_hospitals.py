@@ -1,25 +1,16 @@
 """Whole people from structured tables, in two hospitals whose truth is known, beside AIM and PrivSyn.
 
-A cell is HOSPITAL/PATIENTS/WAY/EPSILON/SEED, and `judge` says what its table keeps. Ways:
-real     a second draw of patients: what no method can undercut
-people   tacit's method
-aim      AIM with three columns at once, on steps: two consecutive visits a row, a patient weighs 1
-privsyn  PrivSyn on the same rows
-*_public both with bins by visits of a third, public hospital, in place of those by the bounds; people has nothing such
-trivial  real visits, each column permuted by itself: no dependence, and no privacy
-noise    the method on a vault with one patient
+A cell is HOSPITAL/PATIENTS/WAY/EPSILON/SEED. `real` is a second draw of patients, which no method can undercut;
+`people` is tacit's method; rivals know steps, two consecutive visits a row, and `*_public` have bins of
+a third, public hospital; `trivial` are real visits, each column permuted by itself; `noise` is `people` on one patient.
+At epsilon inf nothing is promised and no noise is added (`NOISELESS`, two seeds).
 
-At epsilon inf nothing is promised and no noise is added: what the method loses by itself (`NOISELESS`, two seeds).
-
-What a table of visits keeps of a hospital whose truth is known: `judge` holds it against a large fresh draw.
-
-A table of whole people has owners and an order. A table of steps (two visits a row) has neither: no number of visits
-and no third lag. It is held against steps of the truth in which every patient weighs alike, as in the table.
+`judge` holds a table against a large fresh draw. A table of whole people has owners and an order; one of steps has
+neither, and is held against steps of the truth in which every patient weighs alike, as in the table.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -32,7 +23,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from experiments.beyond.hospitals import DRUGS, GOAL, HOSPITALS, PLACES, SPEC, UNKNOWN, Linear, Rule, to_records
 from experiments.lib import vaults
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, spread, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import BLANK, Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.table_cache import metered
 from tacit.evaluation.fidelity import FIELDS, total_variation
 from tacit.evaluation.sequences import Sequences
@@ -43,23 +35,20 @@ from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.units import Unit
 
 STATIC = ("ward", "sex", "age")
-EDGES = {
+EDGES = {  # bins of numbers, cut between the values that real ones take; what misses is a bin of its own
     "age": np.arange(17.5, 112, 4),
     "pressure": np.arange(62.5, 260, 5),
     "creatinine": np.arange(0.295, 6, 0.1),
     "gap": np.arange(0.5, 400, 10),
     "reward": (np.arange(-100, 1, 3) - 0.5) / GOAL,
 }
-"""Bins of numbers, cut between the values that real ones take; what misses is a bin of its own."""
-LEVELS = np.array([110, 120, 130, 140, 150, 160, 175])
-"""Of pressure, by which drugs are given."""
+LEVELS = np.array([110, 120, 130, 140, 150, 160, 175])  # of pressure, by which drugs are given
 TRUTH, PLAYED, LEARNED, SWEEPS = (60_000, 999), (10_000, 99), 40_000, 3
 """Patients and seed of the truth, and of those who get a rule's drugs; steps that a rule learns from, and how often."""
-MEASURES = (
+MEASURES = (  # Errors: less is better. Of `gain`, what a learned rule has over the doctors, more is.
     *("effects", "static_changes", "visits", "lag_1", "lag_3", "missing", "impossible", "action_follows"),
     *("next_explained", "drug_given_pressure", "regression", *PLACES, "drug", "reward"),
 )
-"""Errors: less is better. Of `gain`, what a learned rule has over the doctors, more is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +72,6 @@ class Table:
 
     def weighed(self, seed: int) -> Table:
         """As many steps, drawn so that every owner weighs alike."""
-        assert self.owners is not None
         owners = self.owners[self.pairs]
         weights = 1 / np.bincount(owners)[owners]
         some = np.random.default_rng(seed).choice(len(weights), len(weights), p=weights / weights.sum())
@@ -106,7 +94,6 @@ def _named(numbers: np.ndarray) -> dict[str, np.ndarray]:
 
 @functools.cache
 def truth(hospital: Linear, people: bool) -> Table:
-    """A large fresh draw of people, or of their steps."""
     if not people:
         return truth(hospital, True).weighed(TRUTH[1])
     visits = hospital.draw(*TRUTH)
@@ -137,7 +124,6 @@ def judge(table: Table, hospital: Linear, *, true: Table | None = None) -> dict[
         own = lag(table, steps)
         values |= {f"r_{steps}": own, f"lag_{steps}": abs(own - lag(true, steps))}
     if table.owners is not None:
-        assert true.owners is not None
         values["visits"] = total_variation(np.bincount(table.owners), np.bincount(true.owners))
     return values
 
@@ -160,7 +146,6 @@ def lag(table: Table, steps: int) -> float:
     x = table.now["pressure"]
     a, b = x[table.pairs], table.following["pressure"]
     if steps > 1:
-        assert table.owners is not None
         first = np.flatnonzero(table.owners[steps:] == table.owners[:-steps])
         a, b = x[first], x[first + steps]
     known = ~np.isnan(a + b)
@@ -232,7 +217,6 @@ PUBLIC, PUBLIC_DRAW = Linear(home=150.0, noise=7.0, starts=(155.0, 16.0), gaps=(
 
 
 def planned(way: str) -> Any:
-    """The plan of a way, before calibration."""
     if way not in RIVALS:
         return people.PeoplePlan(spec=SPEC)
     cut = _public_bins() if way.endswith("_public") else Discretisation(SPEC, BINS)
@@ -248,21 +232,14 @@ def _public_bins() -> Discretisation:
 
 
 def table(hospital: Linear, patients: int, way: str, epsilon: float, seed: int) -> Table:
-    """A table of a way."""
     visits = hospital.draw(patients, seed + SECOND * (way == "real"))
     if way in OPEN:
         return Table.of(permuted(visits, seed) if way == "trivial" else visits, visits["unit_ids"])
     if way == "noise":
         visits = {name: column[visits["unit_ids"] == 0] for name, column in visits.items()}
-    unit, module = (
-        Unit("patient", "add_or_remove", patients),
-        {"aim": aim, "privsyn": privsyn}.get(way.split("_")[0], people),
-    )
-    plan = planned(way)
-    if math.isfinite(epsilon):
-        plan = plan.calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
-    else:
-        plan = dataclasses.replace(plan, noise_multiplier=0.0).account(unit=unit, delta=DELTA)
+    unit = Unit("patient", "add_or_remove", patients)
+    module = {"aim": aim, "privsyn": privsyn}.get(way.split("_")[0], people)
+    plan = vaults.calibrated(planned(way), unit, epsilon, DELTA)
     with vaults.vault(to_records(visits, whole=way not in RIVALS), unit, epsilon, DELTA) as doors:
         made = module.fit(plan, doors, seed=seed).value
     if way in RIVALS:
@@ -365,19 +342,17 @@ def words_of(results: Store) -> str:
     return "\n\n".join(blocks)
 
 
-def figures() -> list[Figure]:
-    """Errors of people, alone and beside those of the rivals."""
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for one in rows():
         results.values(one)
     for at in MAIN:
         means = {name: float(np.mean(values)) for name, values in columns(results, at).items()}
-        found.append(Figure(f"{at[0]}: rms error of effects, mmHg", means["people", "effects"], 0.3, at_least=False))
-        found.append(Figure(f"{at[0]}: share of real rows' gain by a rule", means["people", "share"], 0.9))
+        yield at_most(f"{at[0]}: rms error of effects, mmHg", means["people", "effects"], 0.3)
+        yield at_least(f"{at[0]}: share of real rows' gain by a rule", means["people", "share"], 0.9)
         for name, rival in itertools.product(("regression", "impossible"), RIVALS):
             ratio = means["people", name] / means[rival, name]
-            found.append(Figure(f"{at[0]}: {name} error over that of {rival}", ratio, 0.8, at_least=False))
-    return found
+            yield at_most(f"{at[0]}: {name} error over that of {rival}", ratio, 0.8)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,12 @@
 """Synthetic rows in the mazes before a judge that sees: means of many agents, on five data sets that nobody has seen.
 
-A cell is a table of one way, and `judge` says what it teaches. A seed is that of private rows, of
-public mazes and of noise. Public are rows of sixteen other mazes, many of two, some of fourteen, for every way alike.
-Cells come seed by seed, large at epsilon 10 and at 1, then medium, so that a cut is the same for all ways. Then six
-tables teach a second group of eight agents (a last number in a key): the spread of the figure. A row of a second group
-counts only beside the very table that the first one had. IQL's single agents follow, and umaze is last: real rows stay
-below a straight run there, so that it measures how an agent stops. Last come tables without noise, epsilon inf.
-Unit: one transition; delta a tenth of one over N.
-
-The grand judge: what a table teaches a mean of many agents, which spreads far less than what one agent learns.
-
-Eight TD3+BC agents learn from a table, and one policy acts with the mean action of all of them at four checkpoints. A
-single agent says little: on the same rows its return has a spread of 7 to 53. Four of the agents make `grand_a`, the
-others `grand_b`. IQL gains nothing from a mean: its agents are single ones.
+Eight TD3+BC agents learn from a table, and one policy acts with the mean action of all of them at four checkpoints,
+since one agent's return has a spread of 7 to 53 on the same rows. Four make `grand_a`, the others `grand_b`. IQL gains
+nothing from a mean: its agents are single ones. A seed is that of private rows, of public mazes (sixteen others, many
+rows of two, for every way alike) and of noise. Cells come seed by seed, so that a cut is the same for all ways. Then
+six tables teach a second group of agents (a last number in a key): the spread of the figure. Such a row counts only
+beside the very table that the first group had. Umaze is late: real rows stay below a straight run there.
 """
-
-from __future__ import annotations
 
 import hashlib
 import itertools
@@ -29,17 +20,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import ttest_1samp
 
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, grouped, markdown, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import BLANK, Json, Store, command_line, describe, grouped, markdown, store_of
 from experiments.lib.table_cache import Columns, Notes
 from experiments.lib.tables import spread as with_interval
 from experiments.privorl import table3_fidelity
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_agents import TRIVIAL
-from experiments.privorl.parts.synthesis_fits import Scale
 from experiments.privorl.parts.synthesis_mazes import Pooled
 from experiments.privorl.parts.synthesis_returns import Cell
+from experiments.privorl.parts.synthesis_ways import Scale
 from tacit.evaluation.structure import structure
 from tacit_worlds.agents.offline import OfflinePolicies, Watch, train_tables
 from tacit_worlds.maze_evaluation import evaluate
@@ -66,7 +57,6 @@ class MeanPolicies:
 
 
 def pooled(checkpoints: Sequence[OfflinePolicies], agents: slice) -> OfflinePolicies:
-    """These agents at all checkpoints as policies side by side."""
     names = checkpoints[0].arrays
     return OfflinePolicies({name: np.concatenate([one.arrays[name][agents] for one in checkpoints]) for name in names})
 
@@ -126,20 +116,17 @@ def spread(first: npt.ArrayLike, again: npt.ArrayLike) -> float:
 NAME, SEEDS, EPSILONS = "synthesis_grand", (21, 22, 23, 24, 25), (10.0, 1.0)
 DOMAINS = {name: Pooled(name) for name in ("large", "medium", "umaze")}
 WAYS = ("real", "structured", "raked", "aim_3", "privsyn", "mst", "noise_only")
-AGAIN = tuple(
+AGAIN = tuple(  # second groups of six tables, for the spread: of the first seed, and of the last one
     Cell(domain, "grand", way, epsilon, seed, 1)
     for domain, seed in (("large", SEEDS[0]), ("medium", SEEDS[-1]))
     for way, epsilon in (("real", 0.0), ("aim_3", 10.0), ("privsyn", 10.0))
 )
-"""Second groups of six tables, for the spread: of the first seed, and of the last one."""
-NOISELESS = tuple(
+NOISELESS = tuple(  # what noise costs: the tables of epsilon 10 without any
     Cell(domain, "grand", "structured", math.inf, seed) for seed in SEEDS[:2] for domain in ("large", "medium")
 )
-"""What noise costs: the tables of epsilon 10 without any."""
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides a cell, but its seed: its table, its agents and how they are judged."""
+def configuration(key: str, *, scale: ways.Scale = ways.FULL) -> dict[str, Json]:
     domain, kind, *_ = key.split("/")
     here = DOMAINS[domain]
     if kind in TRIVIAL:
@@ -157,7 +144,6 @@ store = store_of(__file__, configuration, returns.WORDS)
 
 
 def cells() -> list[Cell]:
-    """All of them, in the order in which they are run."""
     most, last = ("large", "medium"), ("umaze",)
 
     def of(kind: str, domains: Sequence[str]) -> list[Cell]:
@@ -191,7 +177,7 @@ def together(keys: Sequence[str]) -> list[list[str]]:
     return grouped(keys, stack)
 
 
-def run_rows(keys: Sequence[str], results: Store, *, scale: fits.Scale = fits.FULL) -> None:
+def run_rows(keys: Sequence[str], results: Store, *, scale: ways.Scale = ways.FULL) -> None:
     domain, kind, *_ = keys[0].split("/")
     here = DOMAINS[domain]
     if kind in TRIVIAL:
@@ -218,7 +204,7 @@ def run_rows(keys: Sequence[str], results: Store, *, scale: fits.Scale = fits.FU
         results.put(cell.key, dataset=f"{here.words(seed)}; table {cell.way}", seed=seed, values=values)
 
 
-def measured(here: Pooled, cell: Cell, table: Columns, scale: fits.Scale) -> dict[str, float]:
+def measured(here: Pooled, cell: Cell, table: Columns, scale: ways.Scale) -> dict[str, float]:
     """Closeness, errors against the simulator and structure; of real rows, against another data set."""
     real = here.private(cell.seed)
     other = here.private(table3_fidelity.STRANGER + cell.seed) if cell.way == "real" else table
@@ -237,12 +223,10 @@ def digest(table: Mapping[str, np.ndarray]) -> str:
 
 
 def cost(notes: Notes) -> float:
-    """CPU seconds of a table, its pre-training among them."""
     return float(sum(notes[stage]["cpu_s"] for stage in ("pretrain", "fit", "sample") if stage in notes))
 
 
 def column(results: Store, domain: str, kind: str, way: str, epsilon: float, name: str) -> np.ndarray:
-    """One value of a way's cells, of every seed."""
     return returns.column(results, [Cell(domain, kind, way, ways.at(way, epsilon), seed) for seed in SEEDS], name)
 
 
@@ -261,14 +245,12 @@ def spreads(results: Store) -> np.ndarray:
     return np.array(pairs)
 
 
-def figures() -> list[Figure]:
-    """What real rows teach beyond a straight run."""
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for domain in ("large", "medium"):
         straight = np.mean([results.values(f"{domain}/straight/{seed}")["return"] for seed in SEEDS])
         real = column(results, domain, "grand", "real", 0.0, "grand").mean()
-        found.append(Figure(f"{domain}: grand return of real rows less the straight run's", real - straight, 0.0))
-    return found
+        yield at_least(f"{domain}: grand return of real rows less the straight run's", real - straight, 0.0)
 
 
 RIVALS = ("aim_3", "privsyn", "raked")

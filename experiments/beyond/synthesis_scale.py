@@ -1,14 +1,9 @@
 """What structured tables and whole people cost by the number of rows, each row in a process of its own.
 
-    python -m experiments.beyond.synthesis_scale "structured/1000000/*"
-
 A key is METHOD/ROWS/COLUMNS for single steps, drawn uniformly, every row a unit, with the default structure at epsilon
-1; and people/PATIENTS/9 for the linear hospital at epsilon 2 (`hospitals`; about 6.5 visits a patient).
-Seconds are those of the process, calibration and fit apart; memory is its peak, and what it was before the fit: the
-records themselves are in both.
+1; and people/PATIENTS/9 for the linear hospital at epsilon 2. Memory is the process's peak, and what it was before the
+fit: the records themselves are in both.
 """
-
-from __future__ import annotations
 
 import json
 import resource
@@ -22,7 +17,8 @@ import numpy as np
 from experiments.beyond import people_hospitals
 from experiments.beyond.hospitals import Linear, to_records
 from experiments.lib import vaults
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import BLANK, Json, Store, command_line, describe, markdown, store_of
 from tacit.data import PublicSpec, Trajectories
 from tacit.data.spec import Box
 from tacit.methods.synthesis import people, structured
@@ -38,7 +34,6 @@ HEADS = ("plan, CPU s", "fit, CPU s", "CPU s a million rows", "records, MiB", "p
 
 
 def spec_of(columns: int) -> PublicSpec:
-    """Steps of so many columns: states and next states within 0 and 1, one action, one reward."""
     n = (columns - 2) // 2
     bounds = Box((0,) * n, (1,) * n), Box((-1,), (1,)), Box((0,), (1,))
     return PublicSpec(*bounds, "declared", difference=(0.1,) * n, terminals=False)
@@ -57,7 +52,6 @@ def drawn(method: str, count: int, columns: int) -> Trajectories:
 
 
 def measure(key: str) -> dict[str, Any]:
-    """Fit once in this process."""
     method, count, columns = key.split("/")
     data, epsilon = drawn(method, int(count), int(columns)), EPSILONS[method]
     unit = Unit("patient" if method == "people" else "transition", "add_or_remove", int(count))
@@ -77,7 +71,6 @@ def measure(key: str) -> dict[str, Any]:
 
 
 def peak() -> int:
-    """The most memory that this process had, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 2**10
 
 
@@ -104,7 +97,6 @@ def run_row(key: str, results: Store) -> None:
 
 
 def table(results: Store) -> str:
-    """Seconds and memory of every row that there is."""
     lines = []
     for key in KEYS:
         method, count, columns = key.split("/")
@@ -119,15 +111,12 @@ def table(results: Store) -> str:
     return markdown(HEADS, lines)
 
 
-def figures() -> list[Figure]:
-    """A row costs at most so many times what one of a million costs."""
+def figures() -> Figures:
     results = store()
     each = [results.values(key)["cpu_s"]["fit"] / results.values(key)["rows"] for key in KEYS if key.endswith("/6")]
     for key in KEYS:
         results.values(key)
-    return [
-        Figure("structured: CPU of a row of ten million over one of a million", each[-1] / each[0], 1.5, at_least=False)
-    ]
+    yield at_most("structured: CPU of a row of ten million over one of a million", each[-1] / each[0], 1.5)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,11 @@
 """Ten releases from one clinic inside one budget: how good each is by the rule that its ledger adds plans up by.
 
 A key is RULE/SEED. A clinic of 2,000 patients improves its rule of treatment, evaluates its doctors, and hands out
-synthetic rows, in turn, until there are ten releases. All of them together are (4, 2.5e-4)-DP for every patient. Under
-"sum" each has a tenth of epsilon and of delta; under "gaussian" each has the epsilon with which ten fit as one Gaussian
-(`Composition(0)`). "alone" gives each the whole budget, which only the first could have: the ceiling. "nothing" reads
-no record: random treatments, the middle of the range, and uniform rows.
-
-"improve" is the policy's normalised return on fresh patients (0 a random treatment, 46 the doctors, 84 the best that
-sees the visit), "proven" the lower bound of the gain of a little advice, in points of return, "evaluate" the error of
-the mean return, against the same estimate of 40,000 other patients with hardly any noise, "width" that of its 95 %
-interval, "synthesize" the marginal fidelity of 10,000 rows of PrivSyn, in percent. Nothing was chosen on these rows.
+synthetic rows, in turn, until there are ten releases: (4, 2.5e-4)-DP together. Under "sum" each has a tenth of both;
+under "gaussian" each has the epsilon with which ten fit as one Gaussian (`Composition(0)`). "alone" gives each the
+whole budget, which only the first could have; "nothing" reads no record. Measured are the policy's score, the bound of
+its proven gain, the error and the width of the mean return, and the marginal fidelity of PrivSyn's rows, in percent.
 """
-
-from __future__ import annotations
 
 import tempfile
 from fractions import Fraction
@@ -25,7 +18,8 @@ from scipy.stats import t as student
 
 import tacit
 from experiments.beyond.improvement_worlds import world
-from experiments.lib.experiment import Figure, Json, Store, command_line, markdown, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, markdown, store_of
 from tacit.evaluation.fidelity import FIELDS, fidelity, uniform_table
 from tacit.privacy.accounting import gaussian
 from tacit_worlds import clinic
@@ -82,7 +76,6 @@ store = store_of(__file__, configuration, "defaults")
 
 
 def run_row(key: str, results: Store) -> None:
-    """Make one row: ten releases by one ledger, or each by a ledger of its own."""
     rule, seed = key.split("/")[0], int(key.split("/")[1])
     here = world("clinic")
     data, truth = here.data(PEOPLE, seed), mean_return()
@@ -131,18 +124,16 @@ def mean_return() -> float:
 
 
 def means(results: Store, rule: str, value: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """A value's mean over the releases of each seed."""
     return np.array([np.mean(results.values(f"{rule}/{seed}")[value]) for seed in SEEDS])
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
     largest = max(results.values(f"{rule}/{seed}")["spent"][0] for rule in RULES for seed in SEEDS)
-    found = [Figure("epsilon of all releases of a ledger", largest, EPSILON, at_least=False)]
+    yield at_most("epsilon of all releases of a ledger", largest, EPSILON)
     for value, sign in (("improve", 1), ("width", -1), ("synthesize", 1)):
         gained = sign * (means(results, "gaussian", value) - means(results, "sum", value))
-        found.append(Figure(f"{value}: gained by one Gaussian, mean of {len(SEEDS)} seeds", float(gained.mean()), 0.0))
-    return found
+        yield at_least(f"{value}: gained by one Gaussian, mean of {len(SEEDS)} seeds", float(gained.mean()), 0.0)
 
 
 def table(results: Store) -> str:

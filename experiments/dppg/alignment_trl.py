@@ -1,13 +1,9 @@
-"""TRL's GRPO in the world of `alignment`, without privacy.
+"""TRL's GRPO in the world of `alignment`, without privacy: a yardstick.
 
-A yardstick: the same model, public reward, people and prompts, 4 completions of 16 tokens a prompt, temperature 1, one
-pass. "lora/SEED" trains LoRA on all matrices of the layers with 768 people, and "third/SEED" with 256, 16 a step.
-"tune/lora/RATE/BETA" is a try on public prompts, judged on others; "untrained/0" goes the same way without a step. What
-is not said here is TRL's default.
-
-Chosen is the try whose divergence is nearest to that of our one step, .365 nats a token, as the ratio of the larger to
-the smaller. A row is measured whole, and after its weights were drawn back towards those of the base model ("shrunk" to
-.55 nats on public prompts, "nearer" to .365), where it went farther than that.
+The same model, public reward, people and prompts. "lora/SEED" trains LoRA on all matrices of the layers with 768
+people, "third/SEED" with 256. "tune/lora/RATE/BETA" is a try on public prompts, of which the one is chosen whose
+divergence is nearest to that of our one step; "untrained/0" goes the same way without a step. A row is measured whole,
+and after its weights were drawn back towards those of the base model (`TARGETS`). What is not said is TRL's default.
 
 Tokens have other numbers here: those of the vocabulary that our model may write come first, and the head has their rows
 alone. So TRL writes the same words. What it made goes back into `Llama`, which writes with the draws of all other rows.
@@ -15,8 +11,6 @@ alone. So TRL writes the same words. What it made goes back into `Llama`, which 
 TRL belongs to no extra and to no file of constraints: pip install torch==2.13.0 trl==1.16.0 transformers==5.24.0
 peft==0.21.2, beside what `alignment` needs.
 """
-
-from __future__ import annotations
 
 import math
 import resource
@@ -41,15 +35,12 @@ from tacit.methods.alignment import AlignmentPlan, Steered
 PEOPLE = {"lora": 768, "third": 256}
 TOGETHER, TRIED, MEASURED, SHRINKING, SEED = 16, 96, 64, 64, 123
 """Prompts of a step; of a try; and prompts that measure."""
-STEPS = 48
-"""Of the optimiser in a try, as in a whole run: its movement depends on the rate and on their number."""
-PLAN = AlignmentPlan()
-"""Sizes of prompts and completions."""
-TARGETS = {"shrunk": 0.55, "nearer": 0.365}
-"""Nats a token."""
+STEPS = 48  # of the optimiser in a try, as in a whole run: its movement depends on the rate and on their number
+PLAN = AlignmentPlan()  # sizes of prompts and completions
+TARGETS = {"shrunk": 0.55, "nearer": 0.365}  # nats a token
 LORA: dict[str, Any] = {"r": 16, "lora_alpha": 32, "lora_dropout": 0.0, "target_modules": "all-linear"}
 PACKAGES = ("trl", "transformers", "peft")
-PARTS = {
+PARTS = {  # what `transformers` calls the rows of each part of a layer
     "before": ("input_layernorm",),
     "attend": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "out": ("self_attn.o_proj",),
@@ -57,23 +48,16 @@ PARTS = {
     "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
     "down": ("mlp.down_proj",),
 }
-"""What `transformers` calls the rows of each part of a layer."""
 END = "<end>"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Of a run; what is not here is TRL's default.
+    """Of a run; what is not here is TRL's default."""
 
-    Args:
-        kind: what is trained, "lora".
-        learning_rate: at the start; it falls to 0 along a line.
-        beta: TRL's weight of the divergence from the base model.
-    """
-
-    kind: str
-    learning_rate: float
-    beta: float = 0.0
+    kind: str  # what is trained, "lora"
+    learning_rate: float  # at the start; it falls to 0 along a line
+    beta: float = 0.0  # TRL's weight of the divergence from the base model
 
 
 TRIES: tuple[Settings, ...] = (Settings("lora", 1e-4), Settings("lora", 5e-4))
@@ -110,7 +94,7 @@ def configuration(key: str) -> Json:
 store = store_of(__file__, configuration, "chosen on public prompts alone")
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     torch.set_num_threads(1)
     settings, tokenizer = settings_of(key), world.writer().tokenizer
     if settings is None:
@@ -118,12 +102,11 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
         seed, values = 0, {"values": measured(ours(theirs(base, order), base, order))}
     elif key.startswith("tune"):
         texts = world.texts_of("PUBLIC", TRIED + MEASURED, tokenizer, PLAN.prompt_tokens)
-        steps = 2 if quick else STEPS
-        tuned, took = learned(settings, texts[: steps * (TRIED // STEPS)], steps, SEED)
+        tuned, took = learned(settings, texts[:TRIED], STEPS, SEED)
         seed, values = SEED, {**public(tuned, texts[TRIED:]), "took": took}
     else:
         size, _, number = key.partition("/")
-        count, seed = 2 * TOGETHER if quick else PEOPLE[size], int(number)
+        count, seed = PEOPLE[size], int(number)
         people = world.people(seed, count, tokenizer, PLAN.prompt_tokens)
         texts = [text for own in people.values() for text in own]
         tuned, took = learned(settings, texts, count // TOGETHER, seed)
@@ -136,7 +119,6 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
 
 def _base() -> Llama:
     model = world.writer().model
-    assert isinstance(model, Llama)
     return model
 
 
@@ -201,7 +183,6 @@ def theirs(base: Llama, order: Tensor) -> Any:
 
 @torch.no_grad()
 def ours(module: Any, base: Llama, order: Tensor) -> Llama:
-    """The weights of such a model in `Llama`."""
     found = {name: weight.detach() for name, weight in module.state_dict().items()}
     embedding = torch.empty_like(base.embedding)
     embedding[order] = found["model.embed_tokens.weight"]

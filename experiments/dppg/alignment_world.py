@@ -9,8 +9,6 @@ critics' lines from viewers' and which the public reward never saw; where they a
 rater has a bias and a slope of their own, and gives thumbs by a logistic draw that belongs to the rater and the text.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import hashlib
@@ -48,11 +46,7 @@ Taste = Literal["differs", "agrees"]
 
 
 def installed(package: str, name: str) -> Path:
-    """A file of an installed package, which is not imported.
-
-    Raises:
-        LookupError: the package is missing.
-    """
+    """A file of an installed package, which is not imported."""
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
         raise LookupError(f"the package {package} is missing (see constraints/development.txt)")
@@ -61,7 +55,6 @@ def installed(package: str, name: str) -> Path:
 
 @functools.cache
 def reviews() -> list[dict[str, str]]:
-    """All different reviews in one public order."""
     with installed(*REVIEWS).open(encoding="utf-8", newline="") as file:
         rows = {row["text"]: row for row in csv.DictReader(file)}
     order = sorted(rows)
@@ -93,7 +86,6 @@ def encoder() -> TextEncoder:
 
 
 def _taught(name: str, label: str, good: str, rows: str) -> TextJudge:
-    """A judge, from its file where it was taught before."""
     folder, path = installed(*ENCODER), FILES / f"{name}.json"
     if path.exists():
         return TextJudge.load(folder, head=path)
@@ -141,13 +133,11 @@ def writer() -> Writer:
 
 
 def texts_of(name: str, count: int, tokenizer: Tokenizer, tokens: int) -> list[str]:
-    """So many texts of a part that are long enough for a prompt."""
     long = (row["text"] for row in part(name) if len(tokenizer.encode(row["text"][:400])) >= tokens)
     return [text for text, _ in zip(long, range(count), strict=False)]
 
 
 def people(seed: int, count: int, tokenizer: Tokenizer, tokens: int) -> dict[str, list[str]]:
-    """So many people of one seed, with a review each."""
     rest = part("PEOPLE")
     order = np.random.default_rng(seed).permutation(len(rest))
     long = ((f"r{i}", [rest[i]["text"]]) for i in order if len(tokenizer.encode(rest[i]["text"][:400])) >= tokens)
@@ -156,15 +146,10 @@ def people(seed: int, count: int, tokenizer: Tokenizer, tokens: int) -> dict[str
 
 @dataclass(frozen=True)
 class Raters:
-    """Thumbs, 1 or -1, of raters with a bias and a slope of their own.
+    """Thumbs, 1 or -1, of raters with a bias and a slope of their own."""
 
-    Args:
-        taste: whom they follow.
-        seed: of the raters and of their draws.
-    """
-
-    taste: Taste
-    seed: int
+    taste: Taste  # whom they follow
+    seed: int  # of the raters and of their draws
 
     def __call__(self, person: str, texts: Sequence[str]) -> list[float]:
         own = np.random.default_rng(_hashed(f"{self.seed}/{person}"))
@@ -188,13 +173,7 @@ def measured(value: Steered) -> dict[str, float]:
 
 @torch.no_grad()
 def judged(done: Completions, adapter: Adapter, kl: float) -> dict[str, float]:
-    """Figures of completions of the held-out prompts.
-
-    Args:
-        done: one completion each, with what the base model's layers below the adapter make of them.
-        adapter: of the plan.
-        kl: of the model that wrote them, a token.
-    """
+    """Figures of completions of the held-out prompts, one each; `kl` a token is that of the model that wrote them."""
     one = writer()
     texts = one.texts(done.prompts, done.written[:, 0])
     values = reward()(texts)
@@ -248,7 +227,6 @@ def _round(value: float | np.floating[Any]) -> float:
 
 
 def reference(plan: AlignmentPlan) -> Steered:
-    """The base model as it is."""
     one = writer()
     start = plan.adapter.initial_parameters(one.model.shape).numpy()[None]
     return Steered(plan, start, np.asarray(one.model.vocabulary.numpy()), one)

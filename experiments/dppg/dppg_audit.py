@@ -1,19 +1,11 @@
-"""Canaries against private policy gradients.
+"""Canaries against private policy gradients, on a bandit with four pulls a person.
 
-A bandit with four pulls a person. In the first of 30 meetings one of the 8 people is the canary, whose rewards are
-1,000 where all others get 1 or -1, or is not there. The attacker knows everything but this and the noise: who does
-what under every policy, the code and all coins. From the released policies it computes by how much the two worlds
-differ in every meeting, and so the exact log-likelihood ratio of what was released. A cell has these ratios for runs
-through the real door (`UserVault`), with and without the canary, and what `tacit.evaluation.lower_bounds` makes of them
-at 95 % confidence:
-
-- `epsilon`: at least this much, at delta 1e-5, whatever the mechanism is;
-- `mu`: at least this much, if it is a Gaussian mechanism;
-- `claimed`: the epsilon of the noise in the policy's sums alone, which is what the paper states, and what the
-  certificate states but for the shared critic, where it says infinity.
+In the first of 30 meetings one of the 8 people is the canary, whose rewards are 1,000 where all others get 1 or -1, or
+is not there. The attacker knows everything but this and the noise, computes by how much the two worlds differ in every
+meeting, and so the exact log-likelihood ratio of what was released through the real door (`UserVault`). A cell has
+these ratios of runs with and without the canary. `claimed` is the epsilon of the noise in the policy's sums alone:
+what the paper states, and the certificate but for the shared critic, where it says infinity.
 """
-
-from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -24,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from experiments.lib import vaults
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figure, Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, ValueFunction
@@ -98,6 +91,7 @@ CELLS = tuple(
     for correlation in ("independent", "toeplitz")
     for critic in (*CLEAN, "shared")
 )
+BY_KEY = {cell.key: cell for cell in CELLS}
 
 
 class Pulls:
@@ -176,7 +170,6 @@ class World:
         return False
 
     def enroll(self, run: Any, actor: Any) -> None:
-        """As the vault meets them."""
         people = self.users.arrive(PEOPLE)
         replicate = np.repeat(np.arange(self.replicates), PEOPLE)
         everybody = np.ones(len(replicate), bool)
@@ -244,16 +237,11 @@ def scores(
 
 
 def found(values: Mapping[str, Any]) -> LowerBounds:
-    """The audit of a cell's ratios."""
     return audit(values["without"], values["having"], delta=DELTA, confidence=CONFIDENCE)
 
 
-def _cell(key: str) -> Cell:
-    return next(cell for cell in CELLS if cell.key == key)
-
-
-def configuration(key: str, *, runs: int = RUNS) -> Json:
-    cell = _cell(key)
+def configuration(key: str) -> Json:
+    cell = BY_KEY[key]
     return {
         "cell": describe(cell),
         "plan": describe(cell.draft(ROUNDS)),
@@ -265,7 +253,7 @@ def configuration(key: str, *, runs: int = RUNS) -> Json:
         "people": PEOPLE,
         "pulls": PULLS,
         "canary": CANARY,
-        "runs": runs,
+        "runs": RUNS,
         "together": TOGETHER,
     }
 
@@ -274,28 +262,27 @@ store = store_of(__file__, configuration, "none were chosen: a bandit, and the n
 
 
 def rows() -> list[str]:
-    return [cell.key for cell in CELLS]
+    return list(BY_KEY)
 
 
-def run_row(key: str, results: Store, *, runs: int = RUNS) -> None:
-    cell = _cell(key)
+def run_row(key: str, results: Store) -> None:
+    cell = BY_KEY[key]
     values: dict[str, Any] = {"claimed": cell.claimed()}
-    values |= scores(cell, runs=runs, seed=6_000_000)
-    results.put(cell.key, dataset="bandit with four pulls", seed=6_000_000, values=values)
+    values |= scores(cell, runs=RUNS, seed=6_000_000)
+    results.put(key, dataset="bandit with four pulls", seed=6_000_000, values=values)
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for cell in CELLS:
         values = results.values(cell.key)
         lower = found(values)
         clean = cell.critic in CLEAN
-        out.append(Figure(f"{cell.key}: audited epsilon", lower.epsilon, values["claimed"], at_least=not clean))
+        yield Figure(f"{cell.key}: audited epsilon", lower.epsilon, values["claimed"], at_least=not clean)
         if clean:
-            out.append(Figure(f"{cell.key}: audited mu", lower.mu, 1 / cell.sigma, at_least=False))
+            yield at_most(f"{cell.key}: audited mu", lower.mu, 1 / cell.sigma)
         if clean and cell.sigma == 1:
-            out.append(Figure(f"{cell.key}: audited mu, has power", lower.mu, 0.6))
-    return out
+            yield at_least(f"{cell.key}: audited mu, has power", lower.mu, 0.6)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,18 @@
 """A fair table: the paper's recipe as it learns, the same with a guarantee, and ours, at equal numbers of steps.
 
-A row is ten replicates of seed 311 (Dosing 310), each with people, first parameters, ledger and noise of its own, and
-at most 500,000 steps of the simulator; delta 1e-5. Recipes were chosen on seeds 0 to 7. Levels are the paper's: for the
-first row they are what the paper claims for its noise (`SIGMAS`), "inf" is without noise.
+A row is ten replicates of seed 311 (Dosing 310) and at most 500,000 steps of the simulator. Recipes were chosen on
+seeds 0 to 7. Levels are the paper's: for the first rows they are what the paper claims for its noise (`SIGMAS`).
 
     reproduced   the paper's recipe: 8 people, 64 steps a round, local Adam that is not seeded, a critic that everybody
                  teaches without noise. People stay for as many rounds as one episode takes (`LastingUsers`). Its
-                 epsilon is infinite; `rounds` in a row is what it would be without the critic, of all the rounds of one
-                 person.
+                 epsilon is infinite; `rounds` in a row is what it would be without the critic
     raw          the same, Adam seeded with the last release as the paper prints it
     honest       the same local updates with a guarantee: one whole episode a person from a fresh start, a critic of own
                  rows, independent noise, epsilon as stated
-    ours         the recipe of the task, epsilon as stated
-    ppo, a2c     without privacy
 
 Rewards of CartPole and Acrobot are multiplied by 0.01, so that a critic of the printed rate can follow. Acrobot as
-printed learns nothing (entropy 0.36, lambda 0.85): its rows have entropy 0.01 and lambda 0.95. This was chosen on seed
-3; "printed" is Acrobot as printed, without noise.
+printed ("printed") learns nothing: its other rows have entropy 0.01 and lambda 0.95, which was chosen on seed 3.
 """
-
-from __future__ import annotations
 
 import functools
 import math
@@ -30,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, opened, peer
-from experiments.lib.experiment import NONE, Figure, Json, Store, command_line, describe, markdown, stacked, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import NONE, Json, Store, command_line, describe, markdown, stacked, store_of
 from tacit import policy_gradient as pg
 from tacit.envs.serving import LastingUsers
 from tacit.methods.policy_gradient import recipes
@@ -43,38 +37,25 @@ SEED, RUNS, EPISODES, STEPS, CURVE = 310, 10, 50, 500_000, 10
 SIGMAS = {"8": 0.658, "4": 1.227, "2": 2.356, "1": 4.609}
 """The paper's noise multipliers, by the epsilon that it claims for them at delta 1e-5."""
 LEVELS = ("inf", *SIGMAS)
-CRITIC_STEP = 4.0
-"""Of the shared critic, whose Adam then moves as one of rate 1e-3."""
+CRITIC_STEP = 4.0  # of the shared critic, whose Adam then moves as one of rate 1e-3
 
 
 @dataclass(frozen=True)
 class Line:
-    """A task of the table.
+    """A task of the table."""
 
-    Args:
-        task: the simulator.
-        recipe: ours.
-        hidden: ours with the paper's two layers of 64.
-        setting: the paper's hyper-parameters.
-        peers: PPO and A2C.
-        changes: of the paper's plan, what makes it learn.
-        entropy: of its local updates; None is as printed.
-        seed: of its rows.
-    """
-
-    task: Task
-    recipe: Recipe
-    hidden: Recipe
-    setting: Setting
-    peers: dict[str, PpoConfig]
-    changes: dict[str, Any]
-    entropy: float | None = None
-    seed: int = SEED
+    task: Task  # the simulator
+    recipe: Recipe  # ours
+    hidden: Recipe  # ours with the paper's two layers of 64
+    setting: Setting  # the paper's hyper-parameters
+    peers: dict[str, PpoConfig]  # PPO and A2C
+    changes: dict[str, Any]  # of the paper's plan, what makes it learn
+    entropy: float | None = None  # of its local updates; None is as printed
+    seed: int = SEED  # of its rows
 
 
 @functools.cache
 def lines() -> dict[str, Line]:
-    """The three tasks by name."""
     control = {"ppo": PpoConfig(STEPS), "a2c": PpoConfig.a2c(STEPS)}
     doses = {"ppo": PpoConfig(300_000, gamma=0.9), "a2c": replace(PpoConfig.a2c(300_000), gamma=0.9)}
     pole, swing, dose = recipes.cart_pole(), recipes.acrobot(), recipes.dosing()
@@ -122,7 +103,6 @@ def paper(line: Line, arm: str, level: str) -> Recipe:
 def honest(line: Line) -> Recipe:
     """The paper's local updates from whole episodes, with a critic of own rows."""
     printed = paper(line, "honest", "inf").plan
-    assert isinstance(printed, pg.PolicyGradientPlan)
     rounds = STEPS // (printed.users * line.task.horizon)
     plan = replace(
         printed,
@@ -143,7 +123,6 @@ def ours(line: Line) -> Recipe:
 
 
 def draft(line: Line, arm: str, level: str) -> Recipe:
-    """The recipe of a row, not calibrated."""
     if arm in ("reproduced", "raw", "printed"):
         return paper(line, arm, level)
     found = honest(line) if arm == "honest" else ours(line)
@@ -151,7 +130,6 @@ def draft(line: Line, arm: str, level: str) -> Recipe:
 
 
 def rows() -> list[str]:
-    """Keys of all rows, the bars first."""
     keys = [f"{name}/{arm}/inf" for name in lines() for arm in ("reproduced", "honest", "ours")]
     keys += [
         f"{name}/{arm}/{level}" for level in SIGMAS for name in lines() for arm in ("reproduced", "honest", "ours")
@@ -160,10 +138,10 @@ def rows() -> list[str]:
     return [*keys, *(f"{name}/{peer}/inf" for name, line in lines().items() for peer in line.peers)]
 
 
-def configuration(key: str, *, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     name, arm, level = key.split("/")
     line = lines()[name]
-    common = {"task": describe(line.task), "arm": arm, "runs": RUNS, "episodes": EPISODES, "quick": quick}
+    common = {"task": describe(line.task), "arm": arm, "runs": RUNS, "episodes": EPISODES, "quick": False}
     if line.seed != SEED:
         common["seed"] = line.seed
     if arm in line.peers:
@@ -174,10 +152,8 @@ def configuration(key: str, *, quick: bool = False) -> Json:
 store = store_of(__file__, configuration, "policy_gradient.recipes, the paper's own")
 
 
-def private(line: Line, arm: str, level: str, *, quick: bool) -> dict[str, Any]:
-    found, runs = draft(line, arm, level), 2 if quick else RUNS
-    if quick:
-        found = replace(found, plan=replace(found.plan, rounds=found.plan.participations))
+def private(line: Line, arm: str, level: str) -> dict[str, Any]:
+    found = draft(line, arm, level)
     of_paper = arm in ("reproduced", "raw", "printed")
     plan = calibrated(found.plan, None if level == "inf" or of_paper else float(level))
     found, values = replace(found, plan=plan), {"epsilon": str(plan.epsilon), "noise_multiplier": plan.noise_multiplier}
@@ -188,38 +164,37 @@ def private(line: Line, arm: str, level: str, *, quick: bool) -> dict[str, Any]:
             line.task.spec,
             horizon=found.horizon,
             episode=line.task.horizon,
-            replicates=runs,
+            replicates=RUNS,
             seed=line.seed,
         )
         with opened(users, plan) as vault:
             value = pg.fit(plan, vault, found.policy, seed=line.seed).value
     else:
-        value = learned(line.task, found, replicates=runs, seed=line.seed)
+        value = learned(line.task, found, replicates=RUNS, seed=line.seed)
     for greedy in (False, True):
         actor = value.actor(greedy=greedy)
         values["greedy" if greedy else "last"] = judged(
-            line.task, actor, replicates=runs, episodes=EPISODES, repeat=found.repeat, seed=line.seed
+            line.task, actor, replicates=RUNS, episodes=EPISODES, repeat=found.repeat, seed=line.seed
         )
     judge = functools.partial(
-        judged, line.task, replicates=runs, episodes=CURVE, repeat=found.repeat, seed=line.seed + 1
+        judged, line.task, replicates=RUNS, episodes=CURVE, repeat=found.repeat, seed=line.seed + 1
     )
     values["curve"] = [float(np.mean(judge(pg.PolicyActor(value.policy, theta)))) for theta in value.iterates[::2]]
     values["steps"] = (value.people[::2] * found.plan.horizon * found.repeat).tolist()
     return values
 
 
-def free(line: Line, config: PpoConfig, *, quick: bool) -> dict[str, Any]:
-    config, runs = (replace(config, steps=4_096), 2) if quick else (config, RUNS)
-    agent = peer(line.task, config, line.recipe.policy.head, agents=runs, seed=line.seed)
-    judge = functools.partial(judged, line.task, replicates=runs, episodes=EPISODES, seed=line.seed)
+def free(line: Line, config: PpoConfig) -> dict[str, Any]:
+    agent = peer(line.task, config, line.recipe.policy.head, agents=RUNS, seed=line.seed)
+    judge = functools.partial(judged, line.task, replicates=RUNS, episodes=EPISODES, seed=line.seed)
     return {"last": judge(agent), "greedy": judge(replace(agent, greedy=True))}
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     name, arm, level = key.split("/")
     line, began = lines()[name], time.process_time()
     of_peer = arm in line.peers
-    values = free(line, line.peers[arm], quick=quick) if of_peer else private(line, arm, level, quick=quick)
+    values = free(line, line.peers[arm]) if of_peer else private(line, arm, level)
     values["cpu_s"] = round(time.process_time() - began, 1)
     results.put(key, dataset=f"simulated people of {name}", seed=line.seed, values=values)
 
@@ -256,16 +231,14 @@ def table(results: Store) -> str:
     return stacked(tables)
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results, bars = store(), {"CartPole": 480.0, "Acrobot": -95.0}
-    return [
-        Figure(
+    for name, bar in bars.items():
+        yield at_least(
             f"{name}, the paper's recipe without noise: greedy",
             float(np.mean(results.values(f"{name}/reproduced/inf")["greedy"])),
             bar,
         )
-        for name, bar in bars.items()
-    ]
 
 
 if __name__ == "__main__":

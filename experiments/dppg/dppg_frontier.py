@@ -1,27 +1,23 @@
 """Return against epsilon: CartPole and Acrobot learnt from people who are met once.
 
-Unit: one person (zero-out), met once for at most 500 steps of the simulator; 1,600 people; delta 1e-5. A cell is 16
-independent replicates of seed 100, each with people, first parameters, ledger and noise of its own; the recipes were
-chosen on eight replicates of seed 0. After the last round the policy meets 50 fresh people, once with random actions
-and once with the most probable ones; so does the mean of the policies of the last half of the rounds.
-
-Arms: the recipe with a local, a private and no critic, each with correlated (toeplitz) and with independent noise, all
-else equal; epsilon "inf" is without noise. "noise" is the control that learns nothing: returns are multiplied by 0.
-"paper" is our first reading of the paper's own recipe (64 steps a person, shared critic, independent noise) with as
-many people: its epsilon is infinite, and the epsilon in its name is what it claims for its noise. Fresh starts and a
-divided seed of Adam keep it from learning; `dppg_fair` has the recipe that learns. "full_slot" fills each person's 500
-steps with further episodes. "linear" and "small" are the recipe with a log-linear policy and one hidden layer of 8.
+A cell is 16 replicates of seed 100; the recipes were chosen on eight of seed 0. After the last round the policy meets
+50 fresh people, with random actions and with the most probable ones; so does the mean of the policies of the last half.
+"noise" multiplies returns by 0. "paper" is our first reading of the paper's recipe with as many people, named by what
+it claims for its noise; fresh starts and a divided seed of Adam keep it from learning (`dppg_fair` has what learns).
+"full_slot" fills each person's 500 steps with further episodes.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit import policy_gradient as pg
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.recipes import Recipe
@@ -54,7 +50,6 @@ class Cell:
 
 
 def grid() -> list[Cell]:
-    """Every cell, the promised ones first."""
     arms = ("local", "small", "linear", "full_slot")
     promised = [Cell("cart_pole", arm, epsilon) for epsilon in (1.0, *LEAST) for arm in arms]
     promised.append(Cell("acrobot", "local", 1.0))
@@ -71,14 +66,14 @@ def grid() -> list[Cell]:
     return list(dict.fromkeys([*promised, *critics, *controls, *papers, Cell("acrobot", "linear", 1.0)]))
 
 
-def draft(cell: Cell, people: int) -> Recipe:
+def draft(cell: Cell) -> Recipe:
     """The cell's recipe before its noise is known; the paper's noise is that of ours, by the exact formula."""
     if cell.arm == "paper":
-        plan = pg.PolicyGradientPlan.paper("control", rounds=people // 8, noise_multiplier=0.0, seeded=True)
+        plan = pg.PolicyGradientPlan.paper("control", rounds=PEOPLE // 8, noise_multiplier=0.0, seeded=True)
         return Recipe(plan, RECIPES[cell.task]().policy, horizon=plan.horizon)
     hidden = {"linear": (), "small": (8,)}.get(cell.arm, (64, 64))
     found = RECIPES[cell.task](hidden=hidden)
-    plan = replace(found.plan, rounds=people // found.plan.users, correlation=cell.correlation)  # type: ignore[arg-type]
+    plan = replace(found.plan, rounds=PEOPLE // found.plan.users, correlation=cell.correlation)  # type: ignore[arg-type]
     if cell.arm in CRITICS:
         plan = recipes.with_critic(plan, cell.arm)
     if cell.arm == "noise":
@@ -88,9 +83,8 @@ def draft(cell: Cell, people: int) -> Recipe:
     return replace(found, plan=plan)
 
 
-def recipe(cell: Cell, people: int) -> Recipe:
-    """The cell's recipe, its plan calibrated or priced."""
-    found = draft(cell, people)
+def recipe(cell: Cell) -> Recipe:
+    found = draft(cell)
     if cell.arm != "paper":
         return replace(found, plan=calibrated(found.plan, cell.epsilon))
     noise = 0.0
@@ -99,21 +93,20 @@ def recipe(cell: Cell, people: int) -> Recipe:
     return replace(found, plan=calibrated(replace(found.plan, noise_multiplier=noise), None))
 
 
-def _cell(key: str) -> Cell:
-    return next(cell for cell in grid() if cell.key == key)
+CELLS = {cell.key: cell for cell in grid()}
 
 
-def configuration(key: str, *, replicates: int = REPLICATES, people: int = PEOPLE) -> Json:
-    cell = _cell(key)
+def configuration(key: str) -> Json:
+    cell = CELLS[key]
     return {
         "task": describe(TASKS[cell.task]),
-        "recipe": describe(draft(cell, people)),
+        "recipe": describe(draft(cell)),
         "noise_of": describe(RECIPES[cell.task]().plan) if cell.arm == "paper" else None,
         "restarts": cell.arm == "full_slot",
         "epsilon": cell.epsilon,
         **guarantee(),
-        "replicates": replicates,
-        "people": people,
+        "replicates": REPLICATES,
+        "people": PEOPLE,
         "episodes": EPISODES,
         "curve": CURVE,
     }
@@ -123,39 +116,28 @@ store = store_of(__file__, configuration, "policy_gradient.recipes, chosen on se
 
 
 def rows() -> list[str]:
-    return [cell.key for cell in grid()]
+    return list(CELLS)
 
 
 def run_row(key: str, results: Store) -> None:
-    cell = _cell(key)
-    run(cell, replicates=REPLICATES, people=PEOPLE, results=results)
-
-
-def run(cell: Cell, *, replicates: int, people: int, results: Store) -> None:
-    """Learn and judge one cell, unless it is there."""
-    if results.has(cell.key):
-        return
-    task, found = TASKS[cell.task], recipe(cell, people)
-    value = learned(task, found, replicates=replicates, seed=FIRST_SEED, restarts=cell.arm == "full_slot")
+    cell = CELLS[key]
+    task, found = TASKS[cell.task], recipe(cell)
+    judge = functools.partial(judged, task, replicates=REPLICATES, repeat=found.repeat)
+    value = learned(task, found, replicates=REPLICATES, seed=FIRST_SEED, restarts=cell.arm == "full_slot")
     values: dict[str, object] = {"epsilon": str(found.plan.epsilon), "noise_multiplier": found.plan.noise_multiplier}
     for average in (False, True):
         for greedy in (False, True):
             actor = value.actor(greedy=greedy, average=average)
             name = f"{'average' if average else 'last'}_{'greedy' if greedy else 'stochastic'}"
-            values[name] = judged(
-                task, actor, replicates=replicates, episodes=EPISODES, repeat=found.repeat, seed=FIRST_SEED
-            )
-    curve = []
-    for theta in value.iterates:
-        actor = pg.PolicyActor(value.policy, theta)
-        returns = judged(task, actor, replicates=replicates, episodes=CURVE, repeat=found.repeat, seed=FIRST_SEED + 1)
-        curve.append(float(np.mean(returns)))
+            values[name] = judge(actor, episodes=EPISODES, seed=FIRST_SEED)
+    actors = (pg.PolicyActor(value.policy, theta) for theta in value.iterates)
+    curve = [float(np.mean(judge(actor, episodes=CURVE, seed=FIRST_SEED + 1))) for actor in actors]
     values |= {"curve": curve, "people": value.people.tolist()}
-    results.put(cell.key, dataset=f"simulated people of {cell.task}", seed=FIRST_SEED, values=values)
+    results.put(key, dataset=f"simulated people of {cell.task}", seed=FIRST_SEED, values=values)
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
 
     def returns(cell: Cell, column: str = "last_stochastic") -> list[float]:
         return list(results.values(cell.key)[column])
@@ -165,21 +147,18 @@ def figures() -> list[Figure]:
 
     deep = Cell("cart_pole", "local", 1.0)
     best = max(mean(Cell("cart_pole", arm, 1.0)) for arm in ("local", "small", "linear", "full_slot"))
-    out += [
-        Figure("CartPole 64-64, epsilon 1: mean return", mean(deep), 475.0),
-        Figure("CartPole 64-64, epsilon 1: worst seed", min(returns(deep)), 420.0),
-        Figure("CartPole 64-64, epsilon 1: greedy", mean(deep, "last_greedy"), 495.0),
-        Figure("CartPole best policy class, epsilon 1: mean return", best, 485.0),
-        Figure("CartPole 64-64, epsilon 0.43: mean return", mean(Cell("cart_pole", "local", 0.43)), 450.0),
-        Figure("CartPole 64-64, epsilon 0.25: greedy", mean(Cell("cart_pole", "local", 0.25), "last_greedy"), 460.0),
-        Figure("Acrobot 64-64, epsilon 1: mean return", mean(Cell("acrobot", "local", 1.0)), -110.0),
-        Figure("Acrobot 64-64, epsilon 0.5: greedy", mean(Cell("acrobot", "local", 0.5), "last_greedy"), -105.0),
-    ]
+    yield at_least("CartPole 64-64, epsilon 1: mean return", mean(deep), 475.0)
+    yield at_least("CartPole 64-64, epsilon 1: worst seed", min(returns(deep)), 420.0)
+    yield at_least("CartPole 64-64, epsilon 1: greedy", mean(deep, "last_greedy"), 495.0)
+    yield at_least("CartPole best policy class, epsilon 1: mean return", best, 485.0)
+    yield at_least("CartPole 64-64, epsilon 0.43: mean return", mean(Cell("cart_pole", "local", 0.43)), 450.0)
+    yield at_least("CartPole 64-64, epsilon 0.25: greedy", mean(Cell("cart_pole", "local", 0.25), "last_greedy"), 460.0)
+    yield at_least("Acrobot 64-64, epsilon 1: mean return", mean(Cell("acrobot", "local", 1.0)), -110.0)
+    yield at_least("Acrobot 64-64, epsilon 0.5: greedy", mean(Cell("acrobot", "local", 0.5), "last_greedy"), -105.0)
     for task in TASKS:
         for epsilon in (4.0, 2.0, 1.0, 0.5):
             gain = mean(Cell(task, "local", epsilon)) - mean(Cell(task, "local", epsilon, "independent"))
-            out.append(Figure(f"{task}, epsilon {epsilon:g}: correlated less independent noise", gain, 0.0))
-    return out
+            yield at_least(f"{task}, epsilon {epsilon:g}: correlated less independent noise", gain, 0.0)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ The clips are Propositions 4.5 to 4.7 with Markov's and Cantelli's inequalities,
 `tacit.methods.policy_gradient.trust_region`; the rules for epsilon are those of its section B.1.
 """
 
-from __future__ import annotations
-
 import math
 
 from tacit.methods.policy_gradient.trust_region import check_step, quantile_clip
@@ -41,8 +39,7 @@ def kl_clip_markov(
 def gap_clip(
     gap: float, confidence: float, *, learning_rate: float, noise: float, gradient_norm: float, users: int = 1
 ) -> float:
-    """Proposition 4.6 with the exact quantile: the largest C for which the step's noise costs little, to first
-    order."""
+    """Proposition 4.6 with the exact quantile: the largest C at which noise costs little, to first order."""
     from scipy.stats import norm
 
     # P(eta <g, noise> <= gap) >= confidence, so that the objective falls behind that of the step without clip and noise
@@ -69,12 +66,7 @@ def _gap(gap: float, learning_rate: float, noise: float, gradient_norm: float, u
 
 
 def classical_epsilon(sigma: float, delta: float) -> float:
-    """sqrt(2 ln(1.25 / delta)) / sigma (Dwork & Roth 2014, Theorem A.1), a guarantee only where it is below 1.
-
-    Args:
-        sigma: noise multiplier, > 0.
-        delta: in (0, 1).
-    """
+    """sqrt(2 ln(1.25 / delta)) / sigma (Dwork & Roth 2014, Theorem A.1), a guarantee only where it is below 1."""
     _check_noise(sigma, delta)
     return math.sqrt(2 * math.log(1.25 / delta)) / sigma
 

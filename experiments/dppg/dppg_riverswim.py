@@ -1,34 +1,16 @@
 """RiverSwim learnt in private: ours, the paper's two trust regions, and UCB-VI with and without a correct promise.
 
-Twenty steps, six places, a small reward at the left bank and a large one at the right (`tacit_worlds.river_swim`), with
-both probabilities of staying at the right bank; V* is 3.397 and 5.195. Unit: one person with a whole episode, met once;
-delta 1e-5, add or remove (a contribution set to zero). A cell holds 20 replicates, each with its own people, ledger and
-secret noise; its rows are exact values of released policies, from the model:
+A cell holds 20 replicates of one of both rivers, which differ in the probability of staying at the right bank. Values
+are exact, from the model: `greedy` of the most probable actions of the last policy, `stochastic` of that policy as it
+is, and of UCB-VI `served`, the mean of what people were served with in the last eighth of the run.
 
-- `greedy`: of the most probable actions of the last policy, `stochastic`: of that policy as it is (neither repeats
-  actions); `success` counts the greedy ones above 3.1 / 3.397 of V*;
-- `served` (UCB-VI): mean value of the optimistic policies that people were served with in the last eighth of the run.
-
-| method | what it is |
-|---|---|
-| `recipe` | `recipes.river_swim`: raw returns, actions repeated 4 times, correlated noise; 1,600 people |
-| `unrepeated` | the recipe without repeats, with a wider clip and an entropy bonus |
-| `iid`, `repeat_1`, `standardised` | the same with independent noise; without repeats; with own returns standardised |
-| `few`, `noise` | the same with 400 people (50 rounds of 8); with returns of 0, noise alone |
-| `dppg_l2`, `dppg_kl` | the paper's: an update after each of 1,600 people, clips by propositions 4.4 and 4.7 |
-| `dppg_kl_own` | `dppg_kl` with the information from the people themselves, for a tenth of the budget |
-| `dppg_noise` | `dppg_l2` with returns of 0 |
-| `ucb_tree`, `ucb_mf` | UCB-VI with a binary tree and by matrix factorisation, 1,600 and 4,000 people |
-| `ucb_mf_short` | the same, counts clipped to norm 7 of at most 28 |
-
-The paper's methods have its step rule, radius, confidence and discount, and no critic, which everybody would teach.
-The information of `dppg_kl` is exact and public: that of the current policy under its own occupation of the places in
-the simulator (the paper estimates it from 25 public episodes). Numbers of the paper that its text does not give
-(episodes, ridge) are ours. Hyper-parameters of ours and of UCB-VI (bonus, short clip) were chosen on seeds 0 to 7;
-replicates here are of seed 100. `unrepeated` was chosen on seed 0 when `repeat_1` had been seen: its seed is 200.
+The paper's methods (an update after each of 1,600 people) have its step rule, radius, confidence and discount, and no
+critic, which everybody would teach. The information of `dppg_kl` is exact and public: that of the current policy under
+its own occupation of the places (the paper estimates it from 25 public episodes); `dppg_kl_own` has it from the people,
+for a tenth of the budget. `ucb_mf_short` clips counts to norm 7 of at most 28. Numbers that the paper's text does not
+give (episodes, ridge) are ours. Settings of ours and of UCB-VI were chosen on seeds 0 to 7. `unrepeated` was chosen on
+seed 0 when `repeat_1` had been seen: its seed is 200.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,11 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments.dppg.dppg_runs import Task, calibrated, guarantee, learned, vault
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.dppg.dppg_runs import Task, calibrated, guarantee, learned, opened
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
 from tacit.envs.rollouts import TimedDomain
+from tacit.envs.serving import SimulatedUsers
 from tacit.methods.policy_gradient import recipes, ucb_vi
 from tacit.methods.policy_gradient.fisher import PrivateFisher, scores, spectrum
 from tacit.methods.policy_gradient.recipes import Recipe
@@ -55,8 +39,8 @@ ENDS, EPSILONS = (0.6, 0.9), (1.0, 10.0)
 GOOD = 3.1 / 3.3973
 
 
-def configuration(label: str, *, replicates: int = REPLICATES) -> Json:
-    name, last, epsilon = _cell(label)
+def configuration(label: str) -> Json:
+    name, last, epsilon = CELLS[label]
     learner = drafted_counters(name, epsilon) if name.startswith("ucb") else drafted(name, epsilon)
     return {
         "method": describe(learner),
@@ -65,25 +49,21 @@ def configuration(label: str, *, replicates: int = REPLICATES) -> Json:
         "horizon": river_swim.HORIZON,
         "epsilon": epsilon,
         **guarantee(),
-        "replicates": replicates,
+        "replicates": REPLICATES,
     }
 
 
 store = store_of(__file__, configuration, "the paper's; ours and UCB-VI's chosen on seeds 0 to 7")
 
 
-def _cell(label: str) -> tuple[str, float, float | None]:
-    return next(cell for cell in grid() if key(*cell) == label)
-
-
 def rows() -> list[str]:
-    return [key(*cell) for cell in grid()]
+    return list(CELLS)
 
 
-def run_row(label: str, results: Store, *, replicates: int = REPLICATES, seed: int | None = None) -> None:
-    name, last, epsilon = _cell(label)
-    seed = FRESH.get(name, SEED) if seed is None else seed
-    values = row(name, last, epsilon, replicates, seed)
+def run_row(label: str, results: Store) -> None:
+    name, last, epsilon = CELLS[label]
+    seed = FRESH.get(name, SEED)
+    values = row(name, last, epsilon, REPLICATES, seed)
     results.put(label, dataset="simulated", seed=seed, values=values)
 
 
@@ -139,7 +119,6 @@ def published(region: L2 | KL) -> Recipe:
 
 
 def changed(recipe: Recipe, **fields: Any) -> Recipe:
-    """The recipe with other fields of its plan."""
     return replace(recipe, plan=replace(recipe.plan, **fields))
 
 
@@ -168,7 +147,6 @@ def key(name: str, last: float, epsilon: float | None) -> str:
 
 
 def grid() -> list[tuple[str, float, float | None]]:
-    """Every cell, the promised one first."""
     cells: list[tuple[str, float, float | None]] = [("recipe", 0.6, 1.0)]
     for last in ENDS:
         for epsilon in (*EPSILONS, None):
@@ -181,8 +159,10 @@ def grid() -> list[tuple[str, float, float | None]]:
 
 
 def _counters(name: str) -> list[str]:
-    """UCB-VI's cells for both numbers of people."""
     return [f"{name}_{people}" for people in (1_600, 4_000)]
+
+
+CELLS = {key(*cell): cell for cell in grid()}
 
 
 def drafted(name: str, epsilon: float | None) -> Recipe:
@@ -225,8 +205,8 @@ def row(name: str, last: float, epsilon: float | None, replicates: int, seed: in
 def _counted(name: str, river: RiverSwim, epsilon: float | None, replicates: int, seed: int) -> dict[str, Any]:
     plan = calibrated(drafted_counters(name, epsilon), epsilon)
     timed = TimedDomain(river, river_swim.STATES, river_swim.HORIZON)
-    task = Task("river-swim, timed", timed, timed.spec(river_swim.spec()), river_swim.HORIZON)
-    with vault(task, plan, horizon=river_swim.HORIZON, replicates=replicates, seed=seed) as doors:
+    spec, steps = timed.spec(river_swim.spec()), river_swim.HORIZON
+    with opened(SimulatedUsers(timed, spec, horizon=steps, replicates=replicates, seed=seed), plan) as doors:
         found = ucb_vi.fit(plan, doors).value
     late = found.served[-len(found.served) // 8 :]
     return {
@@ -242,15 +222,8 @@ def success(greedy: list[float], last: float) -> float:
     return float(np.mean(np.array(greedy) > GOOD * best))
 
 
-def summary(values: dict[str, Any], last: float) -> str:
-    greedy = values["greedy"]
-    shown = f"success {success(greedy, last):.2f} median {np.median(greedy):.3f} mean {np.mean(greedy):.3f}"
-    served = f" served {np.mean(values['served']):.3f}" if "served" in values else ""
-    return shown + served
-
-
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for last in ENDS:
         best = float(river_swim.optimal_values(RiverSwim(last))[0, 0])
 
@@ -263,27 +236,24 @@ def figures() -> list[Figure]:
         ours, paper = share("recipe", 1.0), max(share(name, 1.0) for name in ("dppg_l2", "dppg_kl"))
         noise = max(share(name, epsilon) for name in ("noise", "dppg_noise") for epsilon in EPSILONS)
         what = f"RiverSwim {last:g}"
-        out += [
-            Figure(f"{what}, epsilon 1: success of the recipe", ours, 0.9),
-            Figure(f"{what}, epsilon 1, actions not repeated: success", share("unrepeated", 1.0), 0.95),
-            Figure(f"{what}, epsilon 1: median of the recipe over V*", median("recipe", 1.0), 0.99),
-            Figure(f"{what}, epsilon 1: success less that of independent noise", ours - share("iid", 1.0), 0.0),
-            Figure(f"{what}, epsilon 1: success less the better of the paper's two", ours - paper, 0.3),
-            Figure(f"{what}: success of noise alone", noise, 0.5, at_least=False),
-            Figure(f"{what}, no noise: success of UCB-VI with 4,000 people", share("ucb_mf_4000", None), 0.9),
-            Figure(f"{what}, epsilon 10: success of UCB-VI with 4,000 people", share("ucb_mf_4000", 10.0), 0.9),
-            Figure(
-                f"{what}, epsilon 1, 1,600 people: success less that of UCB-VI, best noise and clip",
-                ours - max(share(f"{name}_1600", 1.0) for name in COUNTERS),
-                0.0,
-            ),
-            Figure(
-                f"{what}, epsilon 1: median of UCB-VI over V*, matrix factorisation less tree",
-                median("ucb_mf_4000", 1.0) - median("ucb_tree_4000", 1.0),
-                0.0,
-            ),
-        ]
-    return out
+        yield at_least(f"{what}, epsilon 1: success of the recipe", ours, 0.9)
+        yield at_least(f"{what}, epsilon 1, actions not repeated: success", share("unrepeated", 1.0), 0.95)
+        yield at_least(f"{what}, epsilon 1: median of the recipe over V*", median("recipe", 1.0), 0.99)
+        yield at_least(f"{what}, epsilon 1: success less that of independent noise", ours - share("iid", 1.0), 0.0)
+        yield at_least(f"{what}, epsilon 1: success less the better of the paper's two", ours - paper, 0.3)
+        yield at_most(f"{what}: success of noise alone", noise, 0.5)
+        yield at_least(f"{what}, no noise: success of UCB-VI with 4,000 people", share("ucb_mf_4000", None), 0.9)
+        yield at_least(f"{what}, epsilon 10: success of UCB-VI with 4,000 people", share("ucb_mf_4000", 10.0), 0.9)
+        yield at_least(
+            f"{what}, epsilon 1, 1,600 people: success less that of UCB-VI, best noise and clip",
+            ours - max(share(f"{name}_1600", 1.0) for name in COUNTERS),
+            0.0,
+        )
+        yield at_least(
+            f"{what}, epsilon 1: median of UCB-VI over V*, matrix factorisation less tree",
+            median("ucb_mf_4000", 1.0) - median("ucb_tree_4000", 1.0),
+            0.0,
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """What the experiments on private policy gradients share: one learning run of several replicates, and its returns."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Iterator
@@ -15,7 +13,7 @@ from experiments.lib import vaults
 from experiments.lib.experiment import Json
 from tacit import policy_gradient as pg
 from tacit.agents.heads import Gaussian, Head
-from tacit.data.spec import Box, PublicSpec
+from tacit.data.spec import PublicSpec
 from tacit.envs.rollouts import Domain
 from tacit.envs.serving import Actor, SimulatedUsers, returns
 from tacit.methods.policy_gradient.recipes import Recipe
@@ -32,18 +30,13 @@ P = TypeVar("P", pg.PolicyGradientPlan, pg.VotesPlan)
 
 @dataclass(frozen=True)
 class Task:
-    """A simulator of people, and how long an episode of one of them is.
+    """A simulator of people, and how long an episode of one of them is."""
 
-    Args:
-        name: in results.
-        domain, spec: the simulator and public bounds of its rows.
-        horizon: steps of the simulator after which an episode is cut.
-    """
-
-    name: str
+    name: str  # in results
+    # domain, spec: the simulator and public bounds of its rows
     domain: Domain
     spec: PublicSpec
-    horizon: int
+    horizon: int  # steps of the simulator after which an episode is cut
 
 
 def unit(people: int) -> Unit:
@@ -52,7 +45,6 @@ def unit(people: int) -> Unit:
 
 
 def guarantee() -> dict[str, Json]:
-    """What every run promises, for configurations."""
     one = unit(2)
     return {"delta": DELTA, "unit": one.name, "relation": one.relation}
 
@@ -65,18 +57,6 @@ def calibrated(plan: P, epsilon: float | None) -> P:
         if epsilon is None
         else plan.calibrate(unit=people, epsilon=epsilon, delta=DELTA)
     )
-
-
-@contextlib.contextmanager
-def vault(
-    task: Task, plan: Plan, *, horizon: int, repeat: int = 1, restarts: bool = False, replicates: int, seed: int
-) -> Iterator[UserVault]:
-    """A vault of simulated people who are met once, with R ledgers that can pay for this plan."""
-    users = SimulatedUsers(
-        task.domain, task.spec, horizon=horizon, repeat=repeat, restarts=restarts, replicates=replicates, seed=seed
-    )
-    with opened(users, plan) as doors:
-        yield doors
 
 
 @contextlib.contextmanager
@@ -105,22 +85,21 @@ def learned(
         restarts: whether a slot goes on with another episode when one is over, even if the recipe does not say so.
         arguments: further ones of `policy_gradient.fit`.
     """
-    with vault(
-        task,
-        recipe.plan,
+    users = SimulatedUsers(
+        *(task.domain, task.spec),
         horizon=recipe.horizon,
         repeat=recipe.repeat,
         restarts=restarts or recipe.restarts,
         replicates=replicates,
         seed=seed,
-    ) as doors:
+    )
+    with opened(users, recipe.plan) as doors:
         return pg.fit(recipe.plan, doors, recipe.policy, seed=seed, **arguments).value
 
 
 def peer(task: Task, config: PpoConfig, head: Head, *, agents: int, seed: int, std: float = 0.5) -> PpoAgents:
     """PPO or A2C without privacy; continuous actions begin around the head's own first action with this spread."""
     spread = {"std": std, "learned_std": True} if isinstance(head, Gaussian) else {}
-    assert isinstance(task.spec.observation, Box)
     size = task.spec.observation.size
     return ppo.learn(
         *(task.domain, replace(head, **spread), config),

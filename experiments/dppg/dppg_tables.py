@@ -5,8 +5,6 @@ dash. "±" is half of the 95 % t-interval of the mean over replicates; shares ha
 frontier is the mean, in brackets the worst replicate, and the mean with the most probable actions.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 
@@ -168,18 +166,13 @@ def riverswim(results: Store) -> str:
 
     def cell(name: str, epsilon: float | None, last: float) -> str:
         if name == "best":
-            return f"100 %, {best_value(last):.2f}"
+            return f"100 %, {river_swim.optimal_values(RiverSwim(last))[0, 0]:.2f}"
         values = kept(results, dppg_riverswim.key(name, last, epsilon))
         missing = BLANK if (name, last, epsilon) in dppg_riverswim.grid() else NONE
         return success(values, last) if values else missing
 
     tables = {last: grid(heads, rows, functools.partial(cell, last=last)) for last in dppg_riverswim.ENDS}
     return stacked({f"RiverSwim, stays at the right bank with {last:g}": shown for last, shown in tables.items()})
-
-
-def best_value(last: float) -> float:
-    """V* from the left bank."""
-    return float(river_swim.optimal_values(RiverSwim(last))[0, 0])
 
 
 def audited(results: Store) -> str:
@@ -212,7 +205,6 @@ def _audit(without: np.ndarray, having: np.ndarray) -> LowerBounds:
 
 
 def short(poles: Store, table: Store, rivers: Store) -> str:
-    """Four tasks at epsilon 1, for the first page."""
     dosing = next(line for line in dppg_table1.lines() if line.task.name == "Dosing-1")
     regions = [column(rivers, dppg_riverswim.key(name, 0.6, 1.0), "greedy", 2) for name in ("dppg_l2", "dppg_kl")]
     best = max(regions, key=lambda text: float(text.split()[0]) if text else -INFINITE)
@@ -239,14 +231,13 @@ def short(poles: Store, table: Store, rivers: Store) -> str:
     return markdown(head, rows) + f"\n\n\\* The better of {note}, without its critic: epsilon 1."
 
 
-LEARNING = {
+LEARNING = {  # curves of the fair table
     "paper, no noise": ("reproduced", "inf"),
     "paper, noise of a claimed 1": ("reproduced", "1"),
     "paper, honest, epsilon 1": ("honest", "1"),
     "ours, no noise": ("ours", "inf"),
     "ours, epsilon 1": ("ours", "1"),
 }
-"""Curves of the fair table."""
 
 
 def learning(results: Store) -> list[Panel]:
@@ -268,7 +259,6 @@ def learning(results: Store) -> list[Panel]:
 
 
 def plot() -> None:
-    """Write docs/images/dppg_frontier.svg, and dppg_learning.svg of the rows that there are."""
     poles = picture(dppg_frontier.store())
     draw(poles, "Return against epsilon in CartPole and Acrobot", IMAGES / "dppg_frontier.svg", legend=3)
     draw(learning(dppg_fair.store()), "Learning curves of the fair table", IMAGES / "dppg_learning.svg", legend=3)

@@ -1,23 +1,16 @@
 """Robots by votes: HalfCheetah and Hopper learnt from people's votes along public directions, beside peers.
 
-Unit: one person, met once (add or remove, which here is to zero out); delta 1e-5. A row is one run of one seed, 320 to
-329, with people, directions, ledger and noise of its own. Settings were fixed on seeds 0 to 3, which no row uses: those
-of epsilon 8 by trials, those of other levels by what the noise leaves, N sqrt(p) / sigma. Feature scales are typical
-ranges, those of Hopper around a hopper on its feet; none was measured on anybody who is evaluated.
+A row is one run of one seed, with people, directions, ledger and noise of its own. Settings were fixed on seeds 0 to 3,
+those of epsilon 8 by trials, those of other levels by what the noise leaves, N sqrt(p) / sigma. Feature scales are
+typical ranges, those of Hopper around a hopper on its feet. Judged is the last policy (`last`), which the tables show
+(`REPORTED`), and the mean of the last half (`average`).
 
-What is judged is the last policy (`last`) and the mean of the last half (`average`), on 8 fresh episodes of 1,000
-steps. One rule for all rows: `REPORTED` is what the tables show.
-
-    votes       `recipes.VOTED` at a level of epsilon; "inf" is without noise
-    randomized  the same with every vote turned round by itself, at the noise that an answer against the other answer
-                costs: rows of before an answer was priced against a coin, which a missing person leaves
-    coins       the same as it is priced since, on seeds 330 to 339
-    noise       the same at epsilon 8 with votes that do not count
-    ars         plain random search of the same policy without privacy: differences of returns in place of their signs
-    ppo, a2c    without privacy, a million steps: shared critic, normalisation by everybody's records
+    randomized  every vote turned round by itself, at the noise that an answer against the other answer costs: rows of
+                before an answer was priced against a coin, which a missing person leaves
+    coins       the same as it is priced since
+    noise       votes that do not count
+    ars         plain random search of the same policy without privacy
 """
-
-from __future__ import annotations
 
 import functools
 import time
@@ -27,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from experiments.dppg.dppg_runs import Task, calibrated, guarantee, judged, learned, peer
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import BLANK, Json, Store, command_line, describe, markdown, store_of
 from tacit import policy_gradient as pg
 from tacit.agents.policies import Float32
 from tacit.envs.serving import SimulatedUsers
@@ -45,16 +39,14 @@ PEERS = {
     "ppo": PpoConfig(1_000_000, rollout=256, epochs=10, minibatches=32, rate=3e-4, entropy=0.0),
     "a2c": replace(PpoConfig.a2c(1_000_000), entropy=0.0),
 }
-CHANGES: dict[tuple[str, str], dict[str, int]] = {
+CHANGES: dict[tuple[str, str], dict[str, int]] = {  # what a level has instead of the recipe's own settings
     ("HalfCheetah", "2"): {"users": 96, "directions": 3},
     ("HalfCheetah", "1"): {"users": 100, "directions": 3},
     ("Hopper", "2"): {"directions": 3},
     ("Hopper", "1"): {"users": 110},
 }
-"""What a level has instead of the recipe's own settings."""
 RANDOMIZED: dict[str, dict[str, int]] = {"2": {"directions": 1}, "1": {"directions": 1}}
 """What a level of randomised votes has instead of these: votes of one person share the epsilon."""
-QUICK: dict[str, Any] = {"rounds": 2, "episode_length": 5}
 
 
 @dataclass(frozen=True)
@@ -76,13 +68,11 @@ SEARCH = Search()
 
 
 def task(robot: str) -> Task:
-    """The simulator of a robot."""
     name = ROBOTS[robot]
     return Task(robot, locomotion.Locomotion(name), locomotion.spec(name), locomotion.HORIZON)
 
 
-def recipe(robot: str, arm: str, level: str, seed: int, *, quick: bool = False) -> Recipe:
-    """The recipe of a row, its plan not calibrated."""
+def recipe(robot: str, arm: str, level: str, seed: int) -> Recipe:
     found = recipes.VOTED[ROBOTS[robot]]()
     plan = replace(found.plan, seed=seed, **CHANGES.get((robot, level), {}))
     if arm in ("randomized", "coins"):
@@ -91,11 +81,10 @@ def recipe(robot: str, arm: str, level: str, seed: int, *, quick: bool = False) 
         plan = replace(plan, counted=False, episode_length=1)
     if level == "inf":
         plan = replace(plan, noise_multiplier=0.0)
-    return replace(found, plan=replace(plan, **QUICK) if quick else plan)
+    return replace(found, plan=plan)
 
 
 def rows() -> list[str]:
-    """Keys of all rows, in the order in which they are wanted: the bars first."""
     arms = [("votes", "8"), ("randomized", "8"), ("noise", "8"), ("votes", "2"), ("randomized", "2"), ("votes", "inf")]
     arms += [("votes", "1")]
     arms += [(peer, "inf") for peer in ("ars", *PEERS)]
@@ -104,12 +93,12 @@ def rows() -> list[str]:
     return made + [f"{robot}/{arm}/{seed}" for seed in COIN_SEEDS for arm in coins for robot in ROBOTS]
 
 
-def configuration(key: str, *, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     robot, arm, level, seed = key.split("/")
     common = {"task": describe(task(robot)), "arm": arm, "episodes": EPISODES}
     if arm in PEERS:
         return common | {"agent": describe(PEERS[arm])}
-    found = recipe(robot, arm, level, int(seed), quick=quick)
+    found = recipe(robot, arm, level, int(seed))
     if arm == "ars":
         return common | {"policy": describe(found.policy), "search": describe(SEARCH)}
     return common | {
@@ -122,8 +111,8 @@ def configuration(key: str, *, quick: bool = False) -> Json:
 store = store_of(__file__, configuration, "recipes.VOTED, chosen on seeds 0 to 3")
 
 
-def voted(robot: str, arm: str, level: str, seed: int, *, quick: bool) -> dict[str, Any]:
-    found = recipe(robot, arm, level, seed, quick=quick)
+def voted(robot: str, arm: str, level: str, seed: int) -> dict[str, Any]:
+    found = recipe(robot, arm, level, seed)
     plan = calibrated(found.plan, None if level == "inf" else float(level))
     value = learned(task(robot), replace(found, plan=plan), replicates=1, seed=seed)
     judge = functools.partial(judged, task(robot), replicates=1, episodes=EPISODES, seed=seed)
@@ -138,10 +127,9 @@ def voted(robot: str, arm: str, level: str, seed: int, *, quick: bool) -> dict[s
     }
 
 
-def searched(robot: str, seed: int, *, quick: bool) -> dict[str, Any]:
+def searched(robot: str, seed: int) -> dict[str, Any]:
     """A run of plain random search, whose people are asked without any promise."""
-    search = replace(SEARCH, iterations=2, length=5) if quick else SEARCH
-    found, where = recipe(robot, "ars", "inf", seed), task(robot)
+    search, found, where = SEARCH, recipe(robot, "ars", "inf", seed), task(robot)
     plan = pg.VotesPlan(users=search.pairs, episode_length=search.length, radius=search.radius, seed=seed)
     users = SimulatedUsers(where.domain, where.spec, horizon=search.length, seed=seed)
     theta: Float32 = np.zeros((1, found.policy.parameters), np.float32)
@@ -159,21 +147,21 @@ def searched(robot: str, seed: int, *, quick: bool) -> dict[str, Any]:
     return {"last": judged(where, actor, replicates=1, episodes=EPISODES, seed=seed)[0]}
 
 
-def free(robot: str, config: PpoConfig, seed: int, *, quick: bool) -> dict[str, Any]:
+def free(robot: str, config: PpoConfig, seed: int) -> dict[str, Any]:
     where, head = task(robot), recipes.VOTED[ROBOTS[robot]]().policy.head
-    agent = peer(where, replace(config, steps=4_096) if quick else config, head, agents=1, seed=seed)
+    agent = peer(where, config, head, agents=1, seed=seed)
     return {"last": judged(where, agent, replicates=1, episodes=EPISODES, seed=seed)[0]}
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     robot, arm, level, number = key.split("/")
     seed, began = int(number), time.process_time()
     if arm == "ars":
-        values = searched(robot, seed, quick=quick)
+        values = searched(robot, seed)
     elif arm in PEERS:
-        values = free(robot, PEERS[arm], seed, quick=quick)
+        values = free(robot, PEERS[arm], seed)
     else:
-        values = voted(robot, arm, level, seed, quick=quick)
+        values = voted(robot, arm, level, seed)
     values["cpu_s"] = round(time.process_time() - began, 1)
     results.put(key, dataset=f"simulated people of {robot}", seed=seed, values=values)
 
@@ -197,22 +185,20 @@ def table(results: Store) -> str:
     return markdown(("arm", "epsilon", "last (worst)", "average (worst)", "runs"), lines, "robot")
 
 
-BARS = {
+BARS = {  # mean returns over the seeds that are promised (epsilon 8) or aimed at
     ("HalfCheetah", "8"): 2_300.0,
     ("Hopper", "8"): 1_100.0,
     ("HalfCheetah", "2"): 2_000.0,
     ("Hopper", "2"): 850.0,
     ("Hopper", "1"): 1_000.0,
 }
-"""Mean returns over the seeds that are promised (epsilon 8) or aimed at."""
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for (robot, level), bar in BARS.items():
         values = [results.values(f"{robot}/votes/{level}/{seed}")[REPORTED] for seed in SEEDS]
-        found.append(Figure(f"{robot}, epsilon {level}: mean return", float(np.mean(values)), bar))
-    return found
+        yield at_least(f"{robot}, epsilon {level}: mean return", float(np.mean(values)), bar)
 
 
 if __name__ == "__main__":

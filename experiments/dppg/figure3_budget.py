@@ -1,17 +1,10 @@
 """Epsilon against the noise multiplier: the paper's rule and the exact one (figure 3 of arXiv:2501.19080).
 
-One Gaussian release of a person's clipped contribution, at delta 1e-5 and 1e-6 (the text does not say which it used).
-
-- `published`: the classical formula where it gives less than 1, else that of Zhao et al. (arXiv:1911.12060);
-- `exact`: `accounting.bounds`, add or remove, that is a contribution set to zero; `replace`: exchanged for
-  another one;
-- `k=4`, `k=16`: a person who returns in so many rounds, exactly, and `k=16 added up` by adding epsilons and deltas;
-- `pool`: 50 rounds, each over a Poisson sample at rate 0.02 from a fixed pool of people: one expected participation.
-
-A row `noise` has the multiplier that an epsilon needs, by the paper's rule and exactly.
+One Gaussian release of a person's clipped contribution, at both deltas that the text may mean. `published` is the
+classical formula where it gives less than 1, else that of Zhao et al. (arXiv:1911.12060); `k=16` a person who returns
+in so many rounds, and `k=16 added up` by adding epsilons and deltas; `pool` 50 rounds, each over a Poisson sample at
+rate 0.02 from a fixed pool. A row `noise` has the multiplier that an epsilon needs, by the paper's rule and exactly.
 """
-
-from __future__ import annotations
 
 import functools
 from pathlib import Path
@@ -19,7 +12,8 @@ from pathlib import Path
 from scipy.optimize import brentq
 
 from experiments.dppg.dppg_paper import classical_epsilon, published_epsilon, zhao_epsilon
-from experiments.lib.experiment import Computed, Figure, Jobs, Store, command_line
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, Store, command_line
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
@@ -36,7 +30,6 @@ def key(sigma: float, delta: float) -> str:
 
 
 def noise_key(epsilon: float, delta: float) -> str:
-    """Name of a row of noise for an epsilon."""
     return f"noise/delta={delta:g}/epsilon={epsilon:g}"
 
 
@@ -45,7 +38,6 @@ def _epsilon(event: Event, delta: float, relation: Relation = RELATION) -> float
 
 
 def row(sigma: float, delta: float) -> dict[str, float]:
-    """The epsilons of one noise multiplier."""
     once = GaussianEvent(sigma)
     pool = SelfComposedEvent(PoissonSampledEvent(RATE, once), ROUNDS)
     values = {
@@ -63,8 +55,6 @@ def row(sigma: float, delta: float) -> dict[str, float]:
 
 
 def noise(epsilon: float, delta: float) -> dict[str, float]:
-    """The multiplier for epsilon, by the paper's rule and exactly."""
-
     def excess(sigma: float) -> float:
         return published_epsilon(sigma, delta) - epsilon
 
@@ -75,7 +65,6 @@ def noise(epsilon: float, delta: float) -> dict[str, float]:
 
 
 def jobs() -> Jobs:
-    """Epsilons of noise multipliers, and noise multipliers of epsilons, a delta after the other."""
     more = {"participations": list(RETURNS), "pool": {"rounds": ROUNDS, "rate": RATE}}
     found: Jobs = {}
     for delta in DELTAS:
@@ -93,28 +82,25 @@ ROWS = Computed(__file__, jobs)
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for delta in DELTAS:
         cells = {sigma: results.values(key(sigma, delta)) for sigma in SIGMAS}
         loose = [cell["published"] / cell["exact"] for cell in cells.values()]
-        out += [
-            Figure(f"delta {delta:g}: the paper's epsilon over the exact one, at least", min(loose), 1.05),
-            Figure(f"delta {delta:g}: the paper's epsilon over the exact one, at most", max(loose), 1.6, False),
-        ]
+        yield at_least(f"delta {delta:g}: the paper's epsilon over the exact one, at least", min(loose), 1.05)
+        yield at_most(f"delta {delta:g}: the paper's epsilon over the exact one, at most", max(loose), 1.6)
         returning = max(cell["k=16"] / cell["k=16 added up"] for cell in cells.values())
-        out.append(Figure(f"delta {delta:g}: 16 participations over the sum of 16 epsilons", returning, 0.75, False))
+        yield at_most(f"delta {delta:g}: 16 participations over the sum of 16 epsilons", returning, 0.75)
         apart = max(
             abs(cells[4 * s]["k=16"] / cells[s]["exact"] - 1) for s in (0.5, 0.75, 1.0, 1.5, 2.0, 5.0) if 4 * s in cells
         )
-        out.append(Figure(f"delta {delta:g}: 16 participations at 4 sigma against one at sigma", apart, 2e-3, False))
+        yield at_most(f"delta {delta:g}: 16 participations at 4 sigma against one at sigma", apart, 2e-3)
     exact = results.values(key(1.0, 1e-5))["exact"]
-    out.append(Figure("sigma 1, delta 1e-5: exact epsilon, distance from 4.37718", abs(exact - 4.37718), 2e-3, False))
+    yield at_most("sigma 1, delta 1e-5: exact epsilon, distance from 4.37718", abs(exact - 4.37718), 2e-3)
     for epsilon, ratio in ((0.5, 1.88), (1.0, 1.5), (5.0, 1.24)):
         cell = results.values(noise_key(epsilon, 1e-5))
         name = f"epsilon {epsilon:g}, delta 1e-5: the paper's noise variance over the exact one"
-        out.append(Figure(name, (cell["published"] / cell["exact"]) ** 2, ratio))
-    return out
+        yield at_least(name, (cell["published"] / cell["exact"]) ** 2, ratio)
 
 
 def plot(results: Store, path: Path = IMAGES / "figure3_budget.svg") -> None:

@@ -8,23 +8,21 @@ Judged is the mean undiscounted return of fresh people. MuJoCo's tasks have epsi
 missing in the text that we have.
 """
 
-from __future__ import annotations
-
-import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from experiments.dppg.dppg_runs import DELTA, judged, unit, vault
+from experiments.dppg.dppg_runs import DELTA, judged, opened, unit
 from experiments.dppg.dppg_table1 import SEED, Line, lines, small
 from experiments.dppg.dppg_table1 import store as stored
 from experiments.dppg.dppg_tables import METHODS
 from experiments.lib import cell
 from tacit.data.spec import PublicSpec
-from tacit.envs.serving import serve
+from tacit.envs.serving import SimulatedUsers, serve
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 
@@ -33,17 +31,11 @@ Policy = Callable[[np.ndarray, np.random.Generator], Any]
 
 @dataclass(frozen=True)
 class Task:
-    """What a learner gets.
+    """What a learner gets."""
 
-    Args:
-        line: the task of the table.
-        epsilon: what it is to promise, for one person added or removed.
-        seed: of the people.
-    """
-
-    line: Line
-    epsilon: float
-    seed: int
+    line: Line  # the task of the table
+    epsilon: float  # what it is to promise, for one person added or removed
+    seed: int  # of the people
     delta: float = DELTA
     met: list[int] = field(default_factory=list)
 
@@ -68,11 +60,7 @@ class Task:
         return unit(self.people)
 
     def meet(self, policy: Policy, count: int) -> Mapping[str, np.ndarray]:
-        """Rows [count, steps] of an episode of each of so many new people; `mask` says which rows there are.
-
-        Raises:
-            SystemExit: nobody is left.
-        """
+        """Rows [count, steps] of an episode of each of so many new people; `mask` says which rows there are."""
         if sum(self.met) + count > self.people:
             raise SystemExit(
                 f"your method met {sum(self.met):,} people and wants {count:,} more; ours meets {self.people:,}"
@@ -82,11 +70,10 @@ class Task:
         task = self.line.task
         return serve(task.domain, _actor(policy), np.zeros(count, np.int64), horizon=task.horizon, generator=generator)
 
-    @contextlib.contextmanager
-    def vault(self, plan: Any) -> Iterator[UserVault]:
+    def vault(self, plan: Any) -> AbstractContextManager[UserVault]:
         """People in a vault that can pay for this calibrated plan: what it promises is then accounted."""
-        with vault(self.line.task, plan, horizon=self.horizon, replicates=1, seed=self.seed) as doors:
-            yield doors
+        domain = self.line.task.domain
+        return opened(SimulatedUsers(domain, self.spec, horizon=self.horizon, replicates=1, seed=self.seed), plan)
 
 
 def _actor(policy: Policy) -> Any:
@@ -94,11 +81,7 @@ def _actor(policy: Policy) -> Any:
 
 
 def judge(task: Task, made: Any) -> cell.Values:
-    """The mean return of fresh people.
-
-    Raises:
-        SystemExit: the method returned no policy.
-    """
+    """The mean return of fresh people."""
     if not callable(made):
         raise cell.refuse(f"a {type(made).__name__}", "a policy: a function of observations [n, d] and a generator")
     found = judged(task.line.task, _actor(made), replicates=1, episodes=task.line.episodes, seed=task.seed)
@@ -106,7 +89,6 @@ def judge(task: Task, made: Any) -> cell.Values:
 
 
 def others(line: Line, epsilon: float) -> list[cell.Line]:
-    """Every method that has rows in this cell."""
     found, results = [], stored()
     for method, level in line.cells:
         if level in (None, epsilon) and results.has(key := line.key(method, level)):

@@ -4,20 +4,11 @@ A step is drawn many times with the clipping norm of each proposition, and with 
 norm along one direction: the first axis for the region in the parameters, the Fisher information's largest eigenvalue
 for the one in the policy (its worst case, and `other`, a random direction, where more steps must stay inside).
 
-| case | information | d | users |
-|---|---|---|---|
-| river | a tabular softmax policy of RiverSwim, uniform over places | 14 | 1 and 8 |
-| decaying | eigenvalues from 1 down to 1e-4 | 24 | 1 and 8 |
-| network | a 64-64 tanh policy at 400 public states of CartPole: 400 rows | 4,610 | 8 and 32 |
-
 `l2`, `kl`: propositions 4.4 and 4.7 with exact quantiles, which must meet their target; `l2_markov`, `kl_markov`: 4.5
-and 4.7 as the paper has it; `stitch_gap`, `gap_cantelli`: how often the noise costs at most the promised gap, 4.6
-exactly and by Cantelli's inequality. The last four must exceed theirs. Steps are drawn as normal
-vectors; no formula for quantiles is used to judge them. `correlated`: steps whose noise is what the library correlates
-over 50 steps, with the clip for that step's public standard deviation.
+and 4.7 as the paper has it; `gap`, `gap_cantelli`: how often the noise costs at most the promised gap, 4.6 exactly and
+by Cantelli's inequality. No formula for quantiles is used to judge them. `correlated`: steps whose noise is what the
+library correlates over 50 steps, with the clip for that step's public standard deviation.
 """
-
-from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
@@ -25,7 +16,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from experiments.dppg import dppg_paper
-from experiments.lib.experiment import Computed, Figure, Jobs, command_line, describe
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, command_line, describe
 from tacit.agents.features import OneHot, Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
@@ -41,8 +33,7 @@ DRAWS, FIRST_SEED = 40_000, 6_100_000
 SIGMAS, CONFIDENCES = (0.5, 1.0, 4.0, 13.29), (0.6, 0.9, 0.95)
 RADIUS, RATE, GAP, GRADIENT = 0.01, 0.7, 0.2, 3.0
 CORRELATED = PolicyGradientPlan(rounds=50, users=8, noise_multiplier=4.0)
-RIGHT = 1.5
-"""How much more the river's policy wants to swim right at the right bank than at the left one, in logits."""
+RIGHT = 1.5  # how much more the river's policy wants to swim right at the right bank than at the left one, in logits
 DECAY = {"first": 1.0, "last": 1e-4, "eigenvalues": 24}
 NETWORK, STATES, SPREAD = Mlp((4, 64, 64, 2)), 400, 0.25
 """The network, its public states, and where they lie: within so much of the observations' bounds."""
@@ -57,12 +48,10 @@ def river() -> np.ndarray:
 
 
 def decaying() -> np.ndarray:
-    """From 1 down to 1e-4."""
     return np.geomspace(DECAY["first"], DECAY["last"], int(DECAY["eigenvalues"]))
 
 
 def network() -> np.ndarray:
-    """Eigenvalues for a fresh network at public states."""
     generator = np.random.default_rng(FIRST_SEED)
     policy = Policy(Scaled(cart_pole.LOW, cart_pole.HIGH), NETWORK, Categorical(2))
     seen = generator.uniform(-SPREAD, SPREAD, (STATES, 4)) * np.asarray(cart_pole.HIGH)
@@ -132,7 +121,6 @@ def correlated(step: int, seed: int) -> dict[str, list[float]]:
     """Shares of one step's draws inside both regions when its noise is what the library correlates over 50 steps."""
     plan, weights = CORRELATED, decaying()
     steps, users, sigma = plan.rounds, plan.users, plan.noise_multiplier
-    assert sigma is not None
     block = CorrelatedNoise("toeplitz", steps, 1, (1.0,), SecretNoise.for_tests(seed))
     for _ in range(step + 1):
         noise = block.next_noise(DRAWS // 2 * len(weights), sigma).reshape(-1, len(weights))
@@ -152,12 +140,10 @@ STEPS = (0, 25, 49)
 
 
 def grid() -> list[tuple[str, int, float]]:
-    """All cases with their numbers of users and their noise."""
     return [(case, users, sigma) for case, (_, many) in CASES.items() for users in many for sigma in SIGMAS]
 
 
 def jobs() -> Jobs:
-    """Every case with its numbers of users and its noise, and steps of correlated noise."""
     common = {"draws": DRAWS, "confidences": CONFIDENCES, "radius": RADIUS, "rate": RATE}
     spectra = {
         "river": {"states": river_swim.STATES, "right": RIGHT},
@@ -167,8 +153,10 @@ def jobs() -> Jobs:
     found: Jobs = {}
     for case, users, sigma in grid():
         asked = {"case": case, "spectrum": spectra[case], "users": users, "sigma": sigma, "gap": GAP, **common}
-        work = functools.partial(of_case, case, users, sigma)
-        found |= {key(case, users, sigma): (describe({**asked, "gradient": GRADIENT}), work)}
+        found[key(case, users, sigma)] = (
+            describe({**asked, "gradient": GRADIENT}),
+            lambda case=case, users=users, sigma=sigma: row(CASES[case][0](), users, sigma, FIRST_SEED),
+        )
     for step in STEPS:
         name = f"correlated/step={step}"
         asked = {"correlated": name, "plan": CORRELATED, "spectrum": spectra["decaying"], **common}
@@ -176,15 +164,11 @@ def jobs() -> Jobs:
     return found
 
 
-def of_case(case: str, users: int, sigma: float) -> dict[str, list[float]]:
-    return row(CASES[case][0](), users, sigma, FIRST_SEED)
-
-
 ROWS = Computed(__file__, jobs, seed=FIRST_SEED)
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
     exact, safe, other, ratios = [], [], [], []
     cells = [results.values(key(*cell)) for cell in grid()]
@@ -196,13 +180,11 @@ def figures() -> list[Figure]:
             ratios += [cell[f"{name}_clip"][i] / cell[f"{name}_markov_clip"][i] for name in ("l2", "kl")]
     noisy = [results.values(f"correlated/step={step}") for step in STEPS]
     apart = [abs(cell[name][i] - target) for cell in noisy for name in cell for i, target in enumerate(CONFIDENCES)]
-    return [
-        Figure("4.4, 4.6 and 4.7, exact: largest distance of coverage from target", max(exact), 0.01, False),
-        Figure("4.5, 4.6 by Cantelli and 4.7 by Markov: coverage less target, at least", min(safe), 0.0),
-        Figure("4.7 along random directions: coverage less target, at least", min(other), -0.01),
-        Figure("noise correlated over 50 steps: largest distance of coverage from target", max(apart), 0.015, False),
-        Figure("clipping norm over that of Markov's inequality, at least", min(ratios), 1.0),
-    ]
+    yield at_most("4.4, 4.6 and 4.7, exact: largest distance of coverage from target", max(exact), 0.01)
+    yield at_least("4.5, 4.6 by Cantelli and 4.7 by Markov: coverage less target, at least", min(safe), 0.0)
+    yield at_least("4.7 along random directions: coverage less target, at least", min(other), -0.01)
+    yield at_most("noise correlated over 50 steps: largest distance of coverage from target", max(apart), 0.015)
+    yield at_least("clipping norm over that of Markov's inequality, at least", min(ratios), 1.0)
 
 
 if __name__ == "__main__":

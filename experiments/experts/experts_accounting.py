@@ -1,26 +1,20 @@
 """Expert-level privacy: what is claimed and what holds, for the paper's own settings (arXiv:2411.13598).
 
-3,000 experts, batches of 256, delta 1 / 6,000 for each stage (the paper's 1 / 3,000, halved). Cells:
-
-- `training/p=.../sigma=...`: training that goes on until the published accountant says 5. `steps` and `noisy` steps,
-  `claimed` epsilon, the `honest` certified one with its `check`, and `limit`, the central limit theorem's
-  mu = q sqrt(K (e^(1/sigma^2) - 1)).
-- `task/...`: the settings of the paper's appendix B.3, half of epsilon to each stage: `claimed` in all; `training`
-  honestly; `sum` with the release, and `honest`, both stages composed (prefixes drawn from a reserve of their own,
-  which the paper does not have; with tails kept no bound of this form holds). Composing gains so much that at 7.5 for
-  LunarLander, where half of the steps are noisy, the claim holds after all.
+- `training/p=.../sigma=...`: training that goes on until the published accountant says 5; `limit` is the central limit
+  theorem's mu = q sqrt(K (e^(1/sigma^2) - 1)).
+- `task/...`: the settings of the paper's appendix B.3, half of epsilon to each stage; `honest` has both composed
+  (prefixes from a reserve of their own; with tails kept no bound of this form holds). Composing gains so much that at
+  7.5 for LunarLander, where half of the steps are noisy, the claim holds after all.
 - `steps/delta=.../sigma=...`: how many noisy steps epsilon 5 allows.
 - `interval/...`: why grids of losses have to be fine: epsilon of one event on coarser ones, pessimistic all of them.
-- `joint`: 25 released prefixes and 22,000 steps at sigma 10: each alone, added up, and composed.
 """
-
-from __future__ import annotations
 
 import functools
 
 from dp_accounting.pld import privacy_loss_distribution
 
-from experiments.lib.experiment import Computed, Figure, Jobs, command_line, describe
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, command_line, describe
 from tacit.methods.experts.published import MixedTraining, published_setting, published_total
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import ComposedEvent, EpsilonDeltaEvent, Event, SelfComposedEvent
@@ -41,8 +35,7 @@ SIGMAS, DELTAS = (2.0, 5.0, 10.0, 20.0, 60.0), (DELTA, 1e-6)
 FAKED = (0.2, 60.0, 7_300_000)  # p, sigma, steps at which a grid of 1e-3 makes 5 out of 2.7
 INTERVALS = (1e-3, 3e-4, 1e-4, 1.4e-5)
 TARGET = 5.0
-OWN = 0.5
-"""The prefixes' own part of the delta of their release."""
+OWN = 0.5  # the prefixes' own part of the delta of their release
 JOINT = {"trajectories": 25, "epsilon": 0.264, "sigma": 10.0, "steps": 22_000}
 """Prefixes that cost so much each, and the noisy steps that follow."""
 
@@ -65,7 +58,6 @@ def jobs() -> Jobs:
 
 
 def mixed(p: float, sigma: float) -> MixedTraining:
-    """Training with this probability of a noisy step."""
     return MixedTraining(experts=EXPERTS, batch=BATCH, noisy_share=p, noise_multiplier=sigma)
 
 
@@ -144,45 +136,33 @@ ROWS = Computed(__file__, jobs, "appendix B.3 of the paper")
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for (p, sigma), honest in zip(CLAIMS, (7.68, 13.9, 22.28), strict=True):
         cell = results.values(_claim(p, sigma))
         name = f"sigma {sigma:g}, noisy with probability {p:g}"
-        out += [
-            Figure(f"{name}: claimed", cell["claimed"], 5.0001, False),
-            Figure(f"{name}: honest", cell["check"], honest),
-            Figure(f"{name}: honest over its check, less 1", cell["honest"] / cell["check"] - 1, 5e-3, False),
-            Figure(f"{name}: distance from the limit theorem", abs(cell["check"] / cell["limit"] - 1), 1e-3, False),
-            Figure(f"{name}: honest over claimed, times sqrt(p)", cell["check"] / cell["claimed"] * p**0.5, 1.0),
-        ]
+        yield at_most(f"{name}: claimed", cell["claimed"], 5.0001)
+        yield at_least(f"{name}: honest", cell["check"], honest)
+        yield at_most(f"{name}: honest over its check, less 1", cell["honest"] / cell["check"] - 1, 5e-3)
+        yield at_most(f"{name}: distance from the limit theorem", abs(cell["check"] / cell["limit"] - 1), 1e-3)
+        yield at_least(f"{name}: honest over claimed, times sqrt(p)", cell["check"] / cell["claimed"] * p**0.5, 1.0)
     for name, ratio in zip(TASKS, OVER_CLAIM, strict=True):
         cell = results.values(f"task/{name}")
-        out += [
-            Figure(f"{name}: both stages, honest over claimed", cell["check"] / cell["claimed"], ratio),
-            Figure(f"{name}: composed over added up", cell["honest"] / cell["sum"], 0.95, False),
-        ]
+        yield at_least(f"{name}: both stages, honest over claimed", cell["check"] / cell["claimed"], ratio)
+        yield at_most(f"{name}: composed over added up", cell["honest"] / cell["sum"], 0.95)
     for delta, steps in ((DELTA, (781, 5_599, 22_818, 91_693, 826_323)), (1e-6, (465, 3_466, 14_188, 57_075, 514_573))):
         for sigma, expected in zip(SIGMAS, steps, strict=True):
             cell = results.values(_steps(sigma, delta))
             off = abs(cell["steps"] / expected - 1)
-            out.append(Figure(f"noisy steps for 5 at sigma {sigma:g}, delta {delta:.2g}: off by", off, 2e-3, False))
+            yield at_most(f"noisy steps for 5 at sigma {sigma:g}, delta {delta:.2g}: off by", off, 2e-3)
     coarse, fine = (results.values(f"interval/{interval:g}") for interval in (INTERVALS[0], INTERVALS[-1]))
-    out += [
-        Figure("a grid of 1e-3: epsilon over the true one", coarse["on the grid"] / coarse["true"], 1.8),
-        Figure(
-            "a grid of 1.4e-5, 0.05 q / sigma: epsilon over the true one",
-            fine["on the grid"] / fine["true"],
-            1.05,
-            False,
-        ),
-    ]
+    yield at_least("a grid of 1e-3: epsilon over the true one", coarse["on the grid"] / coarse["true"], 1.8)
+    yield at_most(
+        "a grid of 1.4e-5, 0.05 q / sigma: epsilon over the true one", fine["on the grid"] / fine["true"], 1.05
+    )
     both = results.values("joint")
-    out += [
-        Figure("25 prefixes and 22,000 steps: composed", both["honest"], 7.365, False),
-        Figure("25 prefixes and 22,000 steps: added up", both["sum"], 9.8),
-    ]
-    return out
+    yield at_most("25 prefixes and 22,000 steps: composed", both["honest"], 7.365)
+    yield at_least("25 prefixes and 22,000 steps: added up", both["sum"], 9.8)
 
 
 def _claim(p: float, sigma: float) -> str:

@@ -6,65 +6,42 @@ greedily to the evaluation horizon (`greedy`), and when it logs with its floor o
 else uses.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
 
 from experiments.experts.experts_runs import physics
-from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, store_of
 from tacit_worlds.populations import ExpertActor, Kind, Name, population, returns, world
 
 EXPERTS, SEED, EPISODES = 3_000, 0, 52_100
-PLAYED: dict[Name, int] = {"cart_pole": 10, "acrobot": 10, "hiv": 4, "lunar_lander": 3}
-"""Episodes of each expert."""
-SHOWN: dict[Name, tuple[float, float]] = {
+PLAYED: dict[Name, int] = {"cart_pole": 10, "acrobot": 10, "hiv": 4, "lunar_lander": 3}  # episodes of each expert
+SHOWN: dict[Name, tuple[float, float]] = {  # range of the returns
     "cart_pole": (0.0, 1_000.0),
     "acrobot": (-500.0, 0.0),
     "lunar_lander": (-600.0, 300.0),
     "hiv": (0.0, 250.0),
 }
-"""Range of the returns."""
 
 
-def _cell(label: str) -> tuple[Name, Kind]:
-    return next(cell for cell in grid() if key(*cell) == label)
-
-
-def configuration(label: str, *, quick: bool = False) -> Json:
-    name, kind = _cell(label)
-    experts, episodes = size(name, quick)
-    public = {"world": name, "kind": kind, "experts": experts, "episodes": episodes, "horizon": world(name).horizon}
+def configuration(key: str) -> Json:
+    name, kind = key.split("/")
+    public = {"world": name, "kind": kind, "experts": EXPERTS, "episodes": PLAYED[name], "horizon": world(name).horizon}
     return public | {"physics": physics(name)}
 
 
 store = store_of(__file__, configuration, "noise of the gains as in the prototypes, none tuned here")
 
 
-def size(name: Name, quick: bool) -> tuple[int, int]:
-    """Experts, and episodes of each."""
-    return (60, 1) if quick else (EXPERTS, PLAYED[name])
-
-
 def rows() -> list[str]:
-    return [key(*cell) for cell in grid()]
+    return [f"{name}/{kind}" for name in PLAYED for kind in get_args(Kind)]
 
 
-def run_row(label: str, results: Store, *, quick: bool = False) -> None:
-    name, kind = _cell(label)
-    values = row(name, kind, *size(name, quick))
-    results.put(label, dataset="simulated", seed=SEED, values=values)
-
-
-def key(name: Name, kind: Kind) -> str:
-    return f"{name}/{kind}"
-
-
-def grid() -> list[tuple[Name, Kind]]:
-    """All populations, the fast ones first."""
-    return [(name, kind) for name in PLAYED for kind in get_args(Kind)]
+def run_row(key: str, results: Store) -> None:
+    name, kind = key.split("/")
+    results.put(key, dataset="simulated", seed=SEED, values=row(name, kind, EXPERTS, PLAYED[name]))
 
 
 def row(name: Name, kind: Kind, experts: int, episodes: int) -> dict[str, Any]:
@@ -76,22 +53,18 @@ def row(name: Name, kind: Kind, experts: int, episodes: int) -> dict[str, Any]:
     return {name: np.round(paid.mean(axis=1), 2).tolist() for name, paid in (("greedy", greedy), ("logged", logged))}
 
 
-def figures() -> list[Figure]:
-    """Good experts are good, mixed ones are mixed."""
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for name in SHOWN:
-        good, mixed = (np.array(results.values(key(name, kind))["greedy"]) for kind in get_args(Kind))
+        good, mixed = (np.array(results.values(f"{name}/{kind}")["greedy"]) for kind in get_args(Kind))
         low, high = SHOWN[name]
         middle = float(np.median(good))
         poor = middle - 0.25 * (high - low)
-        out += [
-            Figure(
-                f"{name}: share of good experts within a quarter of the range of their median", _share(good, poor), 0.8
-            ),
-            Figure(f"{name}: share of mixed experts worse than that", 1.0 - _share(mixed, poor), 0.15),
-            Figure(f"{name}: share of mixed experts as good as that", _share(mixed, poor), 0.3),
-        ]
-    return out
+        yield at_least(
+            f"{name}: share of good experts within a quarter of the range of their median", _share(good, poor), 0.8
+        )
+        yield at_least(f"{name}: share of mixed experts worse than that", 1.0 - _share(mixed, poor), 0.15)
+        yield at_least(f"{name}: share of mixed experts as good as that", _share(mixed, poor), 0.3)
 
 
 def _share(paid: np.ndarray, least: float) -> float:

@@ -1,20 +1,10 @@
 """How long consensus prefixes can be: threshold and length against epsilon, experts and floor, before any data.
 
 No record is read and nothing is drawn: the figures are those that a plan prints. A cell has m experts, n_r released
-prefixes and the epsilon that all of them may cost at delta 1 / (2 m), half of it for the prefixes' own deltas:
-`trajectory`, epsilon of one by the optimal composition, and `basic`, by dividing; the `reserve` of each expert's
-trajectories and what `overflow` adds to delta. And for each floor and number of actions
-
-- `threshold` of experts and `safe_count` count, and the threshold that basic composition would need (`basic`; all of
-delta
-  is the prefixes' own then);
-- `longest`: steps of a prefix without noise and chance if all experts agree on every step, of 200 at most;
-- `expected`: steps on average if they do, and if 98 % and 90 % do.
-
-Where the threshold is above m no plan exists, and the floor is left out.
+prefixes and the epsilon that all of them may cost at delta 1 / (2 m), half of it for the prefixes' own deltas. For each
+floor and number of actions it has the threshold of experts, also by basic composition, the longest prefix if all
+experts agree, and the expected one if 100, 98 or 90 % do. A floor whose threshold is above m is left out.
 """
-
-from __future__ import annotations
 
 import functools
 import itertools
@@ -22,7 +12,8 @@ from typing import Any
 
 from scipy.optimize import brentq
 
-from experiments.lib.experiment import Computed, Figure, Jobs, command_line, describe
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, command_line, describe
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaEvent, SelfComposedEvent
@@ -118,8 +109,8 @@ PLANNING = (
 )
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     names = ("p_min=0.01/A=2", "p_min=0.05/A=2", "p_min=0.02/A=4", "kappa=0.02/A=2")
     for n, epsilon, planned, basics in PLANNING:
         values = results.values(key(3_000, n, epsilon))
@@ -128,32 +119,23 @@ def figures() -> list[Figure]:
             where, got = f"m 3,000, n {n}, epsilon {epsilon:g}, {name}", values[name]
             if threshold is not None:
                 off = abs(got["threshold"] / threshold - 1)
-                out.append(Figure(f"{where}: threshold off the planning table by", off, 0.01, False))
+                yield at_most(f"{where}: threshold off the planning table by", off, 0.01)
             if longest is not None:
-                out.append(Figure(f"{where}: longest off by", abs(got["longest"] - longest), 2, False))
+                yield at_most(f"{where}: longest off by", abs(got["longest"] - longest), 2)
             if basic is not None and got["basic"] is not None:
                 ratio = abs(got["basic"] / basic - 1)
-                out.append(Figure(f"{where}: threshold by basic composition off by", ratio, 0.005, False))
+                yield at_most(f"{where}: threshold by basic composition off by", ratio, 0.005)
     paper = results.values(key(3_000, 25, 10.0))
-    out.append(Figure("m 3,000, n 25, epsilon 10, kappa 0.02: expected steps", _best(paper, "kappa=0.02"), 30))
-    tight = results.values(key(1_000, 100, 1.0))
-    out.append(Figure("m 1,000, n 100, epsilon 1: floors within reach", _reachable(tight), 0, False))
+    yield at_least("m 3,000, n 25, epsilon 10, kappa 0.02: expected steps", paper["kappa=0.02/A=2"]["expected"][0], 30)
+    reached = sum(isinstance(value, dict) for value in results.values(key(1_000, 100, 1.0)).values())
+    yield at_most("m 1,000, n 100, epsilon 1: floors within reach", reached, 0)
     for experts in EXPERTS:
         for n in TRAJECTORIES:
             cells = [results.values(key(experts, n, epsilon)) for epsilon in EPSILONS]
             gains = [one["trajectory"] / one["basic"] for one in cells]
-            out.append(Figure(f"m {experts:,}, n {n}: optimal over basic epsilon of a prefix", min(gains), 1.0))
+            yield at_least(f"m {experts:,}, n {n}: optimal over basic epsilon of a prefix", min(gains), 1.0)
             spent = max(one["overflow"] * experts for one in cells)
-            out.append(Figure(f"m {experts:,}, n {n}: overflow times m", spent, 3e-3, False))
-    return out
-
-
-def _best(values: dict[str, Any], floor: str) -> float:
-    return float(values[f"{floor}/A=2"]["expected"][0])
-
-
-def _reachable(values: dict[str, Any]) -> int:
-    return sum(isinstance(value, dict) for value in values.values())
+            yield at_most(f"m {experts:,}, n {n}: overflow times m", spent, 3e-3)
 
 
 if __name__ == "__main__":

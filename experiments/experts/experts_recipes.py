@@ -4,8 +4,6 @@ They were compared on populations, logs and noise of seeds 0 to 7, one changed f
 the table, and they are public: no number here comes from the records that are protected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -38,42 +36,31 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Recipes:
-    """What each method does in one world.
+    """What each method does in one world."""
 
-    Args:
-        votes, return_weighted: ours.
-        noisy: DP-SGD alone.
-        consensus: the paper's method; `trajectories` and `share` are replaced by those of `mixed_epsilon` for each
-            epsilon.
-        mixed: n_r at each epsilon where noisy steps follow.
-        alone: the numbers n_r with which consensus alone is tried.
-        ceiling: CQL without privacy.
-        clone: of the experts whose clones are played in the simulator.
-        linear: a clone that costs nothing, where it does not matter what clones are.
-        alone_steps, alone_rate: of CQL after prefixes alone.
-        silent, silent_epsilon: weights that are nothing for every expert, exp(-30), and the noise of `noise`.
-    """
-
+    # votes, return_weighted: ours
     votes: learning.Votes
     return_weighted: learning.ReturnWeighted
-    noisy: learning.Consensus
+    noisy: learning.Consensus  # DP-SGD alone
+    # the paper's method; `trajectories` and `share` are replaced by those of `mixed_epsilon` for each epsilon
     consensus: learning.Consensus
-    ceiling: Ceiling
-    clone: learning.LinearClone | learning.MlpClone
-    linear: learning.LinearClone
+    ceiling: Ceiling  # CQL without privacy
+    clone: learning.LinearClone | learning.MlpClone  # of the experts whose clones are played in the simulator
+    linear: learning.LinearClone  # a clone that costs nothing, where it does not matter what clones are
+    # n_r at each epsilon where noisy steps follow
     mixed: Mapping[float, int] = field(default_factory=lambda: {10.0: 25, 7.5: 20, 5.0: 12, 2.0: 5, 1.0: 3})
-    alone: tuple[int, ...] = (25, 5)
+    alone: tuple[int, ...] = (25, 5)  # the numbers n_r with which consensus alone is tried
+    # alone_steps, alone_rate: of CQL after prefixes alone
     alone_steps: int = 1_000
     alone_rate: float = 1e-3
+    # silent, silent_epsilon: weights that are nothing for every expert, exp(-30), and the noise of `noise`
     silent: learning.ReturnWeight = SILENT
     silent_epsilon: float = 1.0
 
     def mixed_at(self, epsilon: float) -> learning.Consensus:
-        """The paper's method at this epsilon."""
         return replace(self.consensus, trajectories=self.mixed[epsilon])
 
     def alone_with(self, trajectories: int) -> learning.Consensus:
-        """Consensus alone: no noisy step."""
         how = {"stable_rate": self.alone_rate, "steps": self.alone_steps}
         return replace(self.consensus, trajectories=trajectories, stable_fraction=1.0, **how)
 

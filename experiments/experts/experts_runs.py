@@ -40,22 +40,15 @@ Plan = learning.Votes | learning.ReturnWeighted | learning.Consensus
 
 @dataclass(frozen=True)
 class Size:
-    """How much is logged and how well it is judged.
+    """How much is logged and how well it is judged."""
 
-    Args:
-        trajectories, horizon: of each expert, and their steps.
-        episodes: of a released policy.
-        judged: how many experts are judged, and in how many episodes each.
-        shared: whether all seeds of a hundred have the population and the logs of the first of them.
-        kept: whether the logs are kept on disk.
-    """
-
+    # trajectories, horizon: of each expert, and their steps
     trajectories: int = 20
     horizon: int = 200
-    episodes: int = 200
-    judged: tuple[int, int] = (300, 2)
-    shared: bool = False
-    kept: bool = False
+    episodes: int = 200  # of a released policy
+    judged: tuple[int, int] = (300, 2)  # how many experts are judged, and in how many episodes each
+    shared: bool = False  # whether all seeds of a hundred have the population and the logs of the first of them
+    kept: bool = False  # whether the logs are kept on disk
 
 
 SIZES: dict[Name, Size] = {
@@ -89,20 +82,14 @@ def physics(name: Name) -> Json:
 
 @dataclass(frozen=True)
 class Field:
-    """A population and its logs.
+    """A population and its logs."""
 
-    Args:
-        name, kind: of the world and of the experts.
-        seed: of both, and of the episodes in which policies are judged.
-        experts: m.
-        size: how much is logged.
-    """
-
+    # name, kind: of the world and of the experts
     name: Name
     kind: Kind
-    seed: int
-    experts: int = EXPERTS
-    size: Size = Size()
+    seed: int  # of both, and of the episodes in which policies are judged
+    experts: int = EXPERTS  # m
+    size: Size = Size()  # how much is logged
 
     @classmethod
     def of(cls, name: Name, kind: Kind, seed: int) -> Field:
@@ -115,7 +102,6 @@ class Field:
 
     @property
     def words(self) -> str:
-        """What the field is, for its cells."""
         size = self.size
         logged = f"{size.trajectories} trajectories of at most {size.horizon} steps each"
         who = f"{self.experts:,} {self.kind} experts of {self.name} (seed {self.population_seed})"
@@ -139,7 +125,6 @@ class Field:
 
     @contextlib.contextmanager
     def logs(self) -> Iterator[Path]:
-        """A folder with the experts' logs, in tacit's own format."""
         size = self.size
         stem = f"{self.name}-{self.kind}-{self.experts}x{size.trajectories}x{size.horizon}-{self.population_seed}"
         with tempfile.TemporaryDirectory(dir=vaults.MEMORY) as passing:
@@ -161,11 +146,7 @@ class Field:
             shutil.rmtree(partial)
 
     def calibrated(self, plan: Plan, epsilon: float | None) -> Plan:
-        """The plan at this epsilon; with None, without noise.
-
-        Raises:
-            PlanError: a threshold is out of the experts' reach.
-        """
+        """The plan at this epsilon; with None, without noise. PlanError: a threshold is out of the experts' reach."""
         if epsilon is None:
             return replace(plan, noise_multiplier=0.0).account(unit=self.unit, delta=DELTA)
         return plan.calibrate(unit=self.unit, epsilon=epsilon, delta=DELTA)

@@ -1,28 +1,21 @@
 """Learning from 3,000 experts: four worlds, two populations, what each method returns at each epsilon.
 
-Unit: one expert, added or removed; 3,000 of them; delta 1/6,000. A cell is one method on one population's logs, at all
-epsilons, for one seed, of which experts, logs, noise and the episodes of the judgement are new (populations of the slow
-worlds are fewer than seeds: `experts_runs.SIZES`). Judged is the most probable action of the last policy in the default
-setting of the world, by the mean undiscounted return of fresh episodes.
+A cell is one method on one population's logs, at all epsilons, for one seed, of which experts, logs, noise and the
+episodes of the judgement are new (populations of the slow worlds are fewer than seeds: `experts_runs.SIZES`). Judged is
+the most probable action of the last policy.
 
-votes              clone votes, the default of `tacit.experts`
-return_weighted    return-weighted imitation by full-batch noisy steps
 consensus_dpsgd    the paper's method as it can be proved: prefixes of the experts' own trajectories, then CQL on them
                    between noisy steps on the rest, one composition for both
 consensus_only     the same without noisy steps, for several numbers of prefixes; every one is kept
-clones_consensus   the same with clones played in a public simulator, so that logs are protected as well; an extra,
-                   of some seeds only, which no table shows
-dpsgd_alone        the noisy steps alone, with all of epsilon
+clones_consensus   consensus_dpsgd with clones played in a public simulator, so that logs are protected as well; an
+                   extra, of some seeds only
 cql, imitation     without privacy: CQL on all rows; return-weighted imitation without noise
 noise              votes that count for nothing: the learner of `votes`, given noise of epsilon 1 alone
-experts            the experts' own best actions, and what they logged
 
 Where no number of experts that is sure to be there reaches the threshold, a cell says so: the method cannot be run.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -32,14 +25,15 @@ import numpy as np
 from experiments.experts import experts_runs
 from experiments.experts.experts_recipes import EPSILONS, Recipes, recipes
 from experiments.experts.experts_runs import SIZES, Field, Plan, physics
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, grouped, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, grouped, store_of
 from tacit import experts as learning
 from tacit.agents.policies import PolicyActor
 from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
 from tacit.evaluation.statistics import t_interval
 from tacit.methods.experts.learned import LearnedPolicies
-from tacit_worlds.populations import Kind, Name
+from tacit_worlds.populations import Kind
 
 SEEDS = tuple(range(100, 105))
 METHODS = (
@@ -56,12 +50,10 @@ METHODS = (
 )
 FREE = ("cql", "imitation")
 RIVALS = ("consensus_dpsgd", "consensus_only", "dpsgd_alone")
-CLONED = (10.0, 5.0, 1.0)
-"""Epsilons of `clones_consensus`."""
+CLONED = (10.0, 5.0, 1.0)  # epsilons of `clones_consensus`
 TIED = (("hiv", "good", "consensus_only"), (10.0, 7.5, 5.0))
 """Where votes are not ahead: all methods come to about 175 there, and prefixes help as much as votes."""
-NOISES = 8
-"""Draws of noise alone."""
+NOISES = 8  # draws of noise alone
 
 Values = dict[str, Any]
 
@@ -76,7 +68,6 @@ class Run:
     epsilons: tuple[float, ...] = EPSILONS
 
     def judged(self, learned: LearnedPolicies) -> list[float]:
-        """Mean returns of all replicates."""
         return list(map(float, self.here.returns(learned.actor(), replicates=learned.replicates).round(4)))
 
     def ours(self, plan: Plan, **arguments: Any) -> Values:
@@ -117,8 +108,6 @@ class Run:
         }
 
     def clones_consensus(self) -> Values:
-        """The paper's method on clones."""
-
         def plan(epsilon: float) -> learning.Consensus:
             return replace(self.ways.mixed_at(epsilon), clone=self.ways.clone)
 
@@ -186,18 +175,18 @@ def key(name: str, kind: str, method: str, seed: int) -> str:
     return f"{name}/{kind}/{method}/{seed}"
 
 
-def configuration(label: str, *, small: bool = False) -> Json:
+def configuration(label: str) -> Json:
     name, kind, method, _ = label.split("/")
-    run = run_of(name, kind, SEEDS[0], Path(), small)  # type: ignore[arg-type]
-    field = describe(run.here) | {"world": physics(run.here.name)}
+    here = Field.of(name, kind, SEEDS[0])  # type: ignore[arg-type]
+    field = describe(here) | {"world": physics(here.name)}
     del field["seed"]
     return {
         "field": field,
-        "unit": describe(run.here.unit),
+        "unit": describe(here.unit),
         "delta": experts_runs.DELTA,
         "method": method,
-        "ways": describe(run.ways),
-        "epsilons": list(run.epsilons),
+        "ways": describe(recipes(here.name)),
+        "epsilons": list(EPSILONS),
         "noises": NOISES if method == "noise" else None,
         "cloned": list(CLONED) if method == "clones_consensus" else None,
     }
@@ -206,14 +195,7 @@ def configuration(label: str, *, small: bool = False) -> Json:
 store = store_of(__file__, configuration, "experiments.experts.experts_recipes, chosen on seeds 0 to 7")
 
 
-def run_of(name: Name, kind: Kind, seed: int, logs: Path, small: bool) -> Run:
-    """A field with its logs and recipes, at full size or small."""
-    here = Field.of(name, kind, seed)
-    return quick(Run(here.small(), logs, recipes(name))) if small else Run(here, logs, recipes(name))
-
-
 def rows() -> list[str]:
-    """Keys of all rows that figures and tables read."""
     return [
         key(name, kind, method, seed)
         for seed in SEEDS
@@ -225,21 +207,23 @@ def rows() -> list[str]:
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Methods that learn from the same logs."""
     return grouped(keys, lambda key: (*key.split("/")[:2], key.split("/")[3]))
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
     name, kind, _, seed = keys[0].split("/")
-    run = run_of(name, kind, int(seed), Path(), False)  # type: ignore[arg-type]
-    with run.here.logs() as logs:
-        fill(replace(run, logs=logs), [key.split("/")[2] for key in keys], results)
+    here = Field.of(name, kind, int(seed))  # type: ignore[arg-type]
+    with here.logs() as logs:
+        run = Run(here, logs, recipes(here.name))
+        for key in keys:
+            results.put(key, dataset=here.words, seed=here.seed, values=run.values(key.split("/")[2]))
 
 
 def returns(results: Store, name: str, kind: str, method: str, epsilon: float | None = None) -> list[float]:
     """A method's return for every seed; empty where it cannot be run for each.
 
-    Of `consensus_only` it is that of the n_r with the best mean."""
+    Of `consensus_only` it is that of the n_r with the best mean.
+    """
     cells = [results.values(key(name, kind, method, seed)) for seed in SEEDS]
     if method in ("noise", "experts"):
         return [float(np.mean(cell["returns"])) for cell in cells]
@@ -256,11 +240,12 @@ def _at(cells: list[Values], epsilon: float | None) -> list[float]:
     return [row["return"] for row in rows] if all("return" in row for row in rows) else []
 
 
-def figures() -> list[Figure]:
-    return [*_near(store()), *_ahead(store())]
+def figures() -> Figures:
+    yield from _near(store())
+    yield from _ahead(store())
 
 
-def _near(results: Store) -> Iterator[Figure]:
+def _near(results: Store) -> Figures:
     """By how many percent of it ours are behind the best row without privacy."""
     for name in ("cart_pole", "acrobot"):
         for kind in get_args(Kind):
@@ -268,10 +253,10 @@ def _near(results: Store) -> Iterator[Figure]:
             for method, epsilon, most in (("votes", 10.0, 2), ("votes", 1.0, 5), ("return_weighted", 1.0, 10)):
                 behind = best - float(np.mean(returns(results, name, kind, method, epsilon)))
                 words = f"{name}, {kind}: {method} at epsilon {epsilon:g} behind the best without privacy, percent"
-                yield Figure(words, 100 * behind / abs(best), most, at_least=False)
+                yield at_most(words, 100 * behind / abs(best), most)
 
 
-def _ahead(results: Store) -> Iterator[Figure]:
+def _ahead(results: Store) -> Figures:
     """Mean difference over seeds; its interval is in the name."""
     for name in ("lunar_lander", "hiv"):
         for kind in get_args(Kind):
@@ -285,33 +270,9 @@ def _ahead(results: Store) -> Iterator[Figure]:
                             f"{name}, {kind}, epsilon {epsilon:g}: votes ahead of {rival} by [{low:.1f}, {high:.1f}]"
                         )
                         if (name, kind, rival) == TIED[0] and epsilon in TIED[1]:
-                            yield Figure(f"{words}, where the target, 0, is missed: a tie", mean, -2.0)
+                            yield at_least(f"{words}, where the target, 0, is missed: a tie", mean, -2.0)
                         else:
-                            yield Figure(words, mean, 0.0)
-
-
-def quick(run: Run) -> Run:
-    """A few steps of everything."""
-    ways = run.ways
-    short: dict[str, Any] = {"steps": 20, "expected_batch_size": 64}
-    small = replace(
-        ways,
-        votes=replace(ways.votes, anchors=replace(ways.votes.anchors, count=100), rows=400),
-        return_weighted=replace(ways.return_weighted, steps=5, rows=400),
-        noisy=replace(ways.noisy, **short),
-        consensus=replace(ways.consensus, **short, experts=run.here.experts),
-        ceiling=replace(ways.ceiling, steps=20),
-        mixed=dict.fromkeys(ways.mixed, 2),
-        alone=(2,),
-    )
-    return replace(run, ways=small, epsilons=(10.0, 1.0))
-
-
-def fill(run: Run, methods: list[str], results: Store) -> None:
-    here = run.here
-    for method in methods:
-        name = key(here.name, here.kind, method, here.seed)
-        results.put(name, dataset=here.words, seed=here.seed, values=run.values(method))
+                            yield at_least(words, mean, 0.0)
 
 
 if __name__ == "__main__":

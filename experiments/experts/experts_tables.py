@@ -6,8 +6,6 @@ are the mean over all released trajectories, empty ones included, and their shar
 has a table of its own: its cells are there for some seeds only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
@@ -38,13 +36,12 @@ REFERENCES = {
     "experts": "the experts' mean",
     "noise": "noise alone, epsilon 1",
 }
-RANGES: dict[Name, ChartAxis] = {
+RANGES: dict[Name, ChartAxis] = {  # what lies below is not shown
     "cart_pole": ChartAxis("return", 0.0, 1_050.0, marks=(0, 250, 500, 750, 1_000)),
     "acrobot": ChartAxis("return", -520.0, -60.0, marks=(-500, -400, -300, -200, -100)),
     "lunar_lander": ChartAxis("return", -500.0, 300.0, marks=(-400, -200, 0, 200)),
     "hiv": ChartAxis("return", 0.0, 200.0, marks=(0, 50, 100, 150, 200)),
 }
-"""What lies below is not shown."""
 
 
 def values(results: Store, name: str, kind: str, method: str, epsilon: float | None = None) -> list[float] | None:
@@ -55,13 +52,10 @@ def values(results: Store, name: str, kind: str, method: str, epsilon: float | N
 
 
 def shown(row: list[float] | None) -> str:
-    """A cell of the table."""
     return BLANK if row is None else spread(row) if row else NONE
 
 
 def table(results: Store, name: Name, kind: Kind, epsilons: Sequence[float] = EPSILONS) -> str:
-    """Methods by epsilon; references below, the same for all."""
-
     def cell(method: str, epsilon: float) -> str:
         if method in PRIVATE:
             return shown(values(results, name, kind, method, epsilon))
@@ -71,7 +65,6 @@ def table(results: Store, name: Name, kind: Kind, epsilons: Sequence[float] = EP
 
 
 def at_one(results: Store, kind: Kind) -> str:
-    """Every method at epsilon 1, a column a world."""
     rows = {f"{words}, epsilon 1": (method, 1.0) for method, words in PRIVATE.items()}
     rows |= {words: (method, None) for method, words in REFERENCES.items()}
     worlds = {title: name for name, title in TITLES.items()}

@@ -7,11 +7,9 @@ observations [n, d]. Judged is its mean undiscounted return in fresh episodes. A
 experts are stand-ins of ours, not the paper's, which has a picture alone, no numbers.
 """
 
-from __future__ import annotations
-
-import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,22 +30,15 @@ from tacit_worlds.populations import Kind
 
 @dataclass(frozen=True)
 class Task:
-    """What a learner gets.
+    """What a learner gets."""
 
-    Args:
-        here: the population.
-        logs: the folder of its logs, in tacit's own format.
-        epsilon: what it is to promise, for one expert added or removed.
-    """
-
-    here: Field
-    logs: Path
-    epsilon: float
+    here: Field  # the population
+    logs: Path  # the folder of its logs, in tacit's own format
+    epsilon: float  # what it is to promise, for one expert added or removed
     delta: float = DELTA
 
     @cached_property
     def rows(self) -> Mapping[str, np.ndarray]:
-        """The private rows, by column; `unit_ids` says whose a row is."""
         return Trajectories.open(self.logs).columns
 
     @property
@@ -60,19 +51,13 @@ class Task:
         """One expert with all logs."""
         return self.here.unit
 
-    @contextlib.contextmanager
-    def vault(self, plan: Any) -> Iterator[Vault]:
+    def vault(self, plan: Any) -> AbstractContextManager[Vault]:
         """The logs in a vault that can pay for this calibrated plan: what it promises is then accounted."""
-        with self.here.vault(self.logs, delta=1.0000001 * DELTA) as doors:
-            yield doors
+        return self.here.vault(self.logs, delta=1.0000001 * DELTA)
 
 
 def judge(task: Task, made: Any) -> cell.Values:
-    """The mean return of fresh episodes.
-
-    Raises:
-        SystemExit: the method returned no policy.
-    """
+    """The mean return of fresh episodes."""
     if not callable(made):
         raise cell.refuse(
             f"a {type(made).__name__}", "a policy: a function of observations [n, d] that gives actions [n]"
@@ -81,10 +66,9 @@ def judge(task: Task, made: Any) -> cell.Values:
 
 
 def others(name: str, kind: str, epsilon: float) -> list[cell.Line]:
-    """Every method that has rows in this cell."""
     found, results = [], store()
     for method, words in (PRIVATE | REFERENCES).items():
-        with contextlib.suppress(LookupError, KeyError):
+        with suppress(LookupError, KeyError):
             at = None if method in (*FREE, "noise", "experts") else epsilon
             values = returns(results, name, kind, method, at)
             found.append(cell.Line(words, {"return": values}, f"seeds {SEEDS[0]} to {SEEDS[-1]}, `experts_table`"))
@@ -96,7 +80,7 @@ def main(arguments: Sequence[str]) -> dict[str, list[float]]:
     options.add_argument("--world", choices=SIZES, default="cart_pole")
     options.add_argument("--experts", choices=get_args(Kind), default="mixed")
     chosen = options.parse_args(arguments)
-    with contextlib.ExitStack() as opened:
+    with ExitStack() as opened:
 
         def task(seed: int) -> Task:
             here = Field.of(chosen.world, chosen.experts, seed)

@@ -5,8 +5,6 @@ are drawn from the ranges of the paper (appendix B.1). Seeds are of a stream of 
 gains are written to src/tacit_worlds/controllers.json, rounded to four digits.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import dataclass
@@ -31,26 +29,20 @@ FILE = ROOT / "src" / "tacit_worlds" / "controllers.json"
 
 @dataclass(frozen=True)
 class Search:
-    """How the controllers of a world are looked for.
+    """How the controllers of a world are looked for."""
 
-    Args:
-        middle, width: mean and standard deviation of the first gains; a middle of 0 is that of linear policies, whose
-            scale is free.
-        horizon: steps of an episode.
-        settings: variations of the world, a controller each.
-        rounds, draws, elite, episodes: of the cross-entropy method.
-        decay: factor of the added spread from one round to the next.
-    """
-
+    # middle, width: mean and standard deviation of the first gains; a middle of 0 is that of linear policies, whose
+    # scale is free
     middle: FloatArray
     width: FloatArray
-    horizon: int
-    settings: int
+    horizon: int  # steps of an episode
+    settings: int  # variations of the world, a controller each
+    # rounds, draws, elite, episodes: of the cross-entropy method
     rounds: int
     draws: int = 60
     elite: int = 10
     episodes: int = 6
-    decay: float = 0.85
+    decay: float = 0.85  # factor of the added spread from one round to the next
 
 
 LANDER = np.array([0.5, 1.0, 0.4, 0.5, 0.5, 1.0, 0.5, 0.5, 0.05, 0.5])
@@ -62,7 +54,6 @@ SEARCHES: dict[Name, Search] = {
 
 
 def setting(name: Name, generator: np.random.Generator) -> Domain:
-    """A variation of a world."""
     match name:
         case "acrobot":
             length, (first, second) = generator.uniform(0.8, 1.2), generator.uniform(0.9, 1.1, 2)
@@ -113,7 +104,6 @@ def main(names: list[str]) -> None:
 
 
 def _lines(kept: dict[str, Any]) -> str:
-    """JSON with one line a controller."""
     worlds = []
     for name, found in sorted(kept.items()):
         gains = ",\n   ".join(json.dumps(row) for row in found["gains"])

@@ -5,8 +5,6 @@ which the table uses. `former` is what the table had. Chosen is, for each world,
 both kinds of experts.
 """
 
-from __future__ import annotations
-
 import ast
 import time
 from dataclasses import replace
@@ -15,14 +13,14 @@ from typing import cast, get_args
 from experiments.experts.experts_recipes import Ceiling, recipes
 from experiments.experts.experts_runs import Field, physics
 from experiments.experts.experts_table import Run
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from tacit_worlds.populations import Kind, Name
 
 SEED = 0
 WORLDS = get_args(Name)
 SEARCH = ("former", *(f"alpha={alpha} steps={steps}" for steps in (4_000, 16_000) for alpha in (0.3, 0.1, 0.03, 0.01)))
-EXPERTS = 1_000
-"""A third of the table's: logs of the slow world take long to make."""
+EXPERTS = 1_000  # a third of the table's: logs of the slow world take long to make
 
 
 def rows() -> list[str]:
@@ -39,7 +37,6 @@ def ceiling(world: Name, setting: str) -> Ceiling:
 
 
 def field(world: Name, kind: Kind) -> Field:
-    """The population and its logs."""
     here = replace(Field.of(world, kind, SEED), experts=EXPERTS)
     return replace(here, size=replace(here.size, shared=False, kept=True))
 
@@ -64,17 +61,15 @@ def run_row(key: str, results: Store) -> None:
     results.put(key, dataset=here.words, seed=SEED, values=values)
 
 
-def figures() -> list[Figure]:
-    """What the best setting of every world returns more than the former one."""
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for world in WORLDS:
         means = {
             setting: sum(results.values(f"{world}/{kind}/{setting}")["return"] for kind in get_args(Kind)) / 2
             for setting in SEARCH
         }
         words = f"{world}: mean return of good and mixed experts' CQL with the best setting less that of the former one"
-        found.append(Figure(words, max(means.values()) - means["former"], 0.0))
-    return found
+        yield at_least(words, max(means.values()) - means["former"], 0.0)
 
 
 if __name__ == "__main__":

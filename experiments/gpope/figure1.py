@@ -8,11 +8,9 @@ of simulated trajectories. Domains: the 40-state chain and mountain car on-polic
 off-policy (Figure 4). The paper has pictures alone, no numbers.
 """
 
-from __future__ import annotations
-
-import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,65 +25,51 @@ from tacit.data.trajectories import Trajectories
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-DOMAINS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+DOMAINS: dict[str, tuple[Any, tuple[Any, ...]]] = {  # how each is made, and whose rows are about it
     "chain": (gpope_chain.domain, (gpope_chain, gpope_chain_baselines)),
     "mountain_car_on": (lambda: gpope_mountain_car.domain(gpope_mountain_car.ON), (gpope_mountain_car,)),
     "mountain_car_off": (lambda: gpope_mountain_car.domain(gpope_mountain_car.OFF), (gpope_mountain_car,)),
     "hiv": (gpope_hiv.domain, (gpope_hiv,)),
 }
-"""How each is made, and whose rows are about it."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What an estimator gets.
+    """What an estimator gets."""
 
-    Args:
-        domain: public: `spec`, `problem` (gamma, horizon, the range of returns), `features`, and `policy`, which is
-            evaluated (`ope.Behaviour()`: the one that made the records).
-        setting: how many trajectories, what to promise, and the neighbouring relation.
-        seed: of the data set.
-    """
-
+    # public: `spec`, `problem` (gamma, horizon, the range of returns), `features`, and `policy`, which is evaluated
+    # (`ope.Behaviour()`: the one that made the records)
     domain: Domain
-    setting: Setting
-    seed: int
+    setting: Setting  # how many trajectories, what to promise, and the neighbouring relation
+    seed: int  # of the data set
     delta: float = DELTA
 
     @cached_property
     def rows(self) -> Columns:
-        """The private rows, by column; `unit_ids` says whose trajectory a row is of."""
         return self.domain.collect(self.setting.units, self.seed)
 
     @property
     def states(self) -> np.ndarray:
         """Where values are judged: [S] states by number, or [S, d]."""
-        return self.domain.observations
+        return self.domain.yardstick.observations
 
     @property
     def epsilon(self) -> float:
         """What it is to promise."""
-        assert self.setting.epsilon is not None
         return self.setting.epsilon
 
     @property
     def unit(self) -> Unit:
         return unit_of(self.setting)
 
-    @contextlib.contextmanager
-    def vault(self, plan: Any) -> Iterator[Vault]:
+    def vault(self, plan: Any) -> AbstractContextManager[Vault]:
         """The private rows in a vault that can pay for this calibrated plan: what it promises is then accounted."""
         data = Trajectories.from_arrays(**self.rows, spec=self.domain.spec, simulated=True)  # type: ignore[arg-type]
-        with vaults.vault(data, plan.unit, plan.epsilon, DELTA) as doors:
-            yield doors
+        return vaults.vault(data, plan.unit, plan.epsilon, DELTA)
 
 
 def judge(task: Task, made: Any) -> cell.Values:
-    """Errors of the values.
-
-    Raises:
-        SystemExit: they are no values of the states.
-    """
+    """Errors of the values."""
     values = np.asarray(made, np.float64)
     if values.shape != (len(task.states),) or not np.isfinite(values).all():
         raise cell.refuse(f"an array {values.shape}", f"a finite value for each of the {len(task.states)} task.states")

@@ -8,23 +8,20 @@ patients; of another one for residual return regression, whose default has chang
 `ope_baselines`; DP-LSW and DP-LSL evaluate only the policy that made the records, and are left out.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
 
 from experiments.gpope.ope_baselines import SEED, Pooled
 from experiments.gpope.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick
-from experiments.lib.experiment import Figure, Json, Store, calls, command_line, describe, store_of
+from experiments.lib.check import Figures
+from experiments.lib.experiment import Json, Store, calls, command_line, describe, store_of
 from tacit import off_policy_evaluation as ope
 from tacit_worlds import hiv
 
 STATES, ROLLOUTS = 100, 200
-FRESH = 7_200_000
-"""The seed of the pool and of the data sets of residual return regression, whose default has changed."""
-VISITED = 200
-"""Patients whose states V is judged at, and whose rewards are averaged."""
+FRESH = 7_200_000  # the seed of the pool and of the data sets of residual return regression, whose default has changed
+VISITED = 200  # patients whose states V is judged at, and whose rewards are averaged
 AVERAGE = "hiv/average_reward"
 RANGE = (0.0, 150.0)
 """Public: of the rewards' bounds [-1, 5] a treated patient earns about 1 a step, and 3 in the best of years."""
@@ -45,7 +42,6 @@ KNOWN: dict[bytes, np.ndarray] = {}
 
 
 def collect(units: int, seed: int) -> Columns:
-    """Fresh patients under the behaviour policy."""
     columns = hiv.collect(hiv.behaviour_policy(), units, seed=seed)
     said = np.asarray(hiv.target_policy()(columns["observations"]), np.float64)
     KNOWN.update((row.tobytes(), said[i : i + 1]) for i, row in enumerate(columns["observations"]))
@@ -64,7 +60,6 @@ def yardstick() -> Yardstick:
 
 @functools.cache
 def domain() -> Domain:
-    """The treatment, off-policy."""
     return Domain(
         name="hiv",
         spec=hiv.spec(),
@@ -95,10 +90,10 @@ def trials(domain: str, method: str, units: int) -> int:
 POOLED = Pooled({"hiv": domain}, trials, seed=lambda domain, method: FRESH if method == "residual" else SEED)
 
 
-def configuration(key: str, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     if key == AVERAGE:
         return {"simulator": describe(domain().simulator), "patients": VISITED, "horizon": hiv.HORIZON}
-    return POOLED.configuration(key, quick)
+    return POOLED.configuration(key)
 
 
 store = store_of(__file__, configuration, "public defaults, and the best of the grids in gpope.ope_baselines")
@@ -108,7 +103,7 @@ def rows() -> list[str]:
     return [AVERAGE, *POOLED.rows(), Setting(1_000, HARDLY_ANY_NOISE).key("hiv", "residual")]
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     return POOLED.ahead(store())
 
 
@@ -116,9 +111,9 @@ def plot(results: Store) -> None:
     POOLED.plot(results, {"hiv": "off-policy"}, "Private values of HIV treatment by method", "gpope_hiv.svg")
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     if key != AVERAGE:
-        return POOLED.run_row(key, results, quick=quick)
+        return POOLED.run_row(key, results)
     reward = float(hiv.collect(hiv.target_policy(), VISITED, seed=3)["rewards"].mean())
     return results.put(key, dataset=f"{VISITED} simulated patients", seed=3, values={"mean": reward})
 

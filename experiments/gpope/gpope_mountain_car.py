@@ -7,8 +7,6 @@ pool. Data sets are subsets of a pool of 4,000 simulated trajectories. Methods: 
 and DP-LSL have 100 cells, and evaluate only the policy that made the records.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
@@ -16,7 +14,8 @@ import numpy as np
 from experiments.gpope import mountain_car
 from experiments.gpope.ope_baselines import SEED, Pooled
 from experiments.gpope.ope_methods import HARDLY_ANY_NOISE, Columns, Domain, Setting, Yardstick, named
-from experiments.lib.experiment import Figure, Store, calls, command_line, store_of
+from experiments.lib.check import Figures
+from experiments.lib.experiment import Store, calls, command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.envs.rollouts import uniform_policy
 from tacit.methods.off_policy_evaluation.baselines import cells
@@ -29,7 +28,6 @@ ON, OFF = "mountain_car_on", "mountain_car_off"
 
 @functools.cache
 def domain(name: str) -> Domain:
-    """Mountain car, on- or off-policy."""
     on_policy = name == ON
 
     def collect(units: int, seed: int) -> Columns:
@@ -79,7 +77,7 @@ def rows() -> list[str]:
     return sorted(keys, key=lambda key: named(key)[2].units != 1_000)
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     return POOLED.ahead(store())
 
 

@@ -1,8 +1,7 @@
 """Constant and diminishing steps of GPOPE on the chain, beside the bounds of Theorems 2 and 3 of its paper.
 
-The setting is that of `gpope_chain_baselines` with the paper's sampler (arXiv:1902.00174): one of m = 1,000
-trajectories a step, replace-one, noise calibrated to the number of steps N, 100 trials that share their samples and
-noise over a grid of steps. Steps are beta or beta / i. The theorems speak of the last iterates:
+The paper's sampler (arXiv:1902.00174), noise calibrated to the number of steps N; trials share their samples and noise
+over a grid of steps beta or beta / i. The theorems speak of the last iterates:
 
     xi = (theta - theta*, w - w*) of the population, xi_1 of theta = w = 0, V = E|Delta|^2 <= G^2 + 2 n (h sigma)^2
     Theorem 2 (beta):    E|xi|^2 <= (1 - beta l)^(2 N) (|xi_1|^2 - C) + C,   C = beta V / (2 l - beta l^2)
@@ -10,12 +9,8 @@ noise over a grid of steps. Steps are beta or beta / i. The theorems speak of th
 
 with l the least and L the largest real part of an eigenvalue of Q = [0 -A^T; A C]; Lemma 2, which both rest on, asks
 for steps of at most 1 / L. G^2 is measured: the largest mean squared deviation from the population's direction on the
-way. The theorems assume that nothing is clipped; a clip of 1 clips (nearly) nothing, a clip of 0.01 is the default.
-The paper's trace of the noise's covariance is read as 2 n (h sigma)^2, which it is. `exact` has neither sampling nor
-noise: Theorem 2 at V = 0.
+way. The paper's trace of the noise's covariance is read as 2 n (h sigma)^2. `exact` has neither sampling nor noise.
 """
-
-from __future__ import annotations
 
 import functools
 from typing import Any, cast
@@ -26,8 +21,9 @@ import numpy.typing as npt
 from experiments.gpope import gpope_chain, ope_methods
 from experiments.gpope.gpope_chain_baselines import POOLED
 from experiments.gpope.ope_baselines import SEED, gpope_plan, pooled, rounded
-from experiments.gpope.ope_methods import DELTA, Setting, trials_of, unit_of
-from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.gpope.ope_methods import DELTA, TRIALS, Setting, unit_of
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import Json, Store, command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.methods.off_policy_evaluation.gpope import Iterates, Schedule, direction
 from tacit.privacy.gradients import clipping
@@ -36,16 +32,13 @@ from tacit_worlds import chain
 Array = npt.NDArray[np.float64]
 
 UNITS, STEPS = 1_000, (100, 1_000, 10_000)
-EPSILONS = (None, 1.0, 0.1)
-"""None: no noise, not private."""
+EPSILONS = (None, 1.0, 0.1)  # None: no noise, not private
 CLIPS = (0.01, 1.0)
 SCHEDULES: tuple[Schedule, ...] = ("constant", "diminishing")
 FACTORS = tuple(10.0 ** (k / 2) for k in range(-6, 5))
 """Of the step under which all clipped steps in one direction cover the public range of values."""
-ETA = 2.0
-"""Of Theorem 3's own steps, eta / (l i)."""
-LOOKS = 100
-"""Steps at which G^2 is measured, evenly on a logarithmic scale."""
+ETA = 2.0  # of Theorem 3's own steps, eta / (l i)
+LOOKS = 100  # steps at which G^2 is measured, evenly on a logarithmic scale
 
 
 def key(schedule: Schedule, clip: float, steps: int, epsilon: float | None) -> str:
@@ -53,7 +46,6 @@ def key(schedule: Schedule, clip: float, steps: int, epsilon: float | None) -> s
 
 
 def exact_key(steps: int) -> str:
-    """Name of the row without sampling and noise."""
     return f"constant/exact/steps={steps}"
 
 
@@ -74,7 +66,7 @@ def rows() -> list[str]:
     return [*(exact_key(n) for n in (1, *STEPS)), *noisy]
 
 
-def configuration(name: str, quick: bool = False) -> Json:
+def configuration(name: str) -> Json:
     schedule, clip, steps, epsilon = of(name)
     setting = Setting(UNITS, epsilon, "replace_one")
     method = {
@@ -84,15 +76,14 @@ def configuration(name: str, quick: bool = False) -> Json:
         "looks": LOOKS,
         "steps": steps,
     }
-    asked = ope_methods.asked(gpope_chain.domain(), setting, method, 1 if clip is None else trials_of(quick))
-    return {"pool": POOLED.size(quick), **asked}
+    asked = ope_methods.asked(gpope_chain.domain(), setting, method, 1 if clip is None else TRIALS)
+    return {"pool": POOLED.pool, **asked}
 
 
 store = store_of(__file__, configuration, "a public grid of step sizes, all of which are shown; nothing is chosen")
 
 
 def plan_of(schedule: Schedule, clip: float, steps: int) -> ope.Gpope:
-    """GPOPE with the paper's sampler, not yet calibrated."""
     return gpope_plan(gpope_chain.domain(), mode="paper", schedule=schedule, steps=steps, clip_norm=clip)
 
 
@@ -131,12 +122,12 @@ def step_sizes(plan: ope.Gpope) -> Array:
     )
 
 
-def row(schedule: Schedule, clip: float, steps: int, epsilon: float | None, *, quick: bool) -> dict[str, Any]:
+def row(schedule: Schedule, clip: float, steps: int, epsilon: float | None) -> dict[str, Any]:
     """All trials under all step sizes: means over the trials, one number a step size."""
-    pool, plan = pooled(gpope_chain.domain, POOLED.size(quick), SEED, None), plan_of(schedule, clip, steps)
+    pool, plan = pooled(gpope_chain.domain, POOLED.pool, SEED, None), plan_of(schedule, clip, steps)
     unit = unit_of(Setting(UNITS, epsilon, "replace_one"))
     sigma = 0.0 if epsilon is None else plan.calibrate(unit=unit, epsilon=epsilon, delta=DELTA).sigma
-    grid, generator, trials = step_sizes(plan), np.random.default_rng((SEED, steps)), trials_of(quick)
+    grid, generator, trials = step_sizes(plan), np.random.default_rng((SEED, steps)), TRIALS
     n, beta = plan.features.size, grid.astype(np.float32)[:, None]
     members = np.stack([generator.choice(pool.units, UNITS, replace=False) for _ in range(trials)])
     expected = dict(zip("AbC", (one.astype(np.float32) for one in chain.expected_moments()), strict=True))
@@ -195,24 +186,21 @@ def bounds(name: str, values: dict[str, Any]) -> list[float | None]:
     return found
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     """What Theorem 2 promises without sampling and noise, from 100 steps on, as measured distance over its bound."""
-    results, found = store(), []
+    results = store()
     for steps in STEPS:
         name = exact_key(steps)
         values = results.values(name)
         (bound,) = bounds(name, values)
         assert bound is not None
-        found.append(
-            Figure(f"exact, {steps} steps: distance over Theorem 2", values["distance_mean"][0] / bound, 1.0, False)
-        )
-    return found
+        yield at_most(f"exact, {steps} steps: distance over Theorem 2", values["distance_mean"][0] / bound, 1.0)
 
 
-def run_row(name: str, results: Store, *, quick: bool = False) -> None:
+def run_row(name: str, results: Store) -> None:
     schedule, clip, steps, epsilon = of(name)
-    values = rounded(exact(steps) if clip is None else row(schedule, clip, steps, epsilon, quick=quick))
-    dataset = f"simulated chain, {UNITS} trajectories a trial from a pool of {POOLED.size(quick)}"
+    values = rounded(exact(steps) if clip is None else row(schedule, clip, steps, epsilon))
+    dataset = f"simulated chain, {UNITS} trajectories a trial from a pool of {POOLED.pool}"
     results.put(name, dataset="none" if clip is None else dataset, seed=SEED, values=values)
 
 

@@ -5,10 +5,7 @@ samples and its noise (common random numbers, so curves over step sizes are smoo
 may be: a step size that is chosen on private records would have to be paid for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,30 +13,17 @@ from numpy.typing import NDArray
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
 from tacit.methods.off_policy_evaluation.gpope import Gpope, Iterates, direction
-from tacit.methods.off_policy_evaluation.policies import DiscretePolicy, Target
+from tacit.methods.off_policy_evaluation.policies import Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats
 from tacit.privacy.gradients import clipping
-from tacit.validation import require_valid
 
 Step = tuple[NDArray[np.int64] | None, NDArray[np.float32]]
 """Units of a step [T, B], or None for all; standard normal noise [T, 2n]."""
 
-CHUNK = 256
-"""Units whose statistics are made at a time."""
+CHUNK = 256  # units whose statistics are made at a time
 
-TOGETHER = 25
-"""Trials that run side by side where a step draws a few units."""
-
-
-@dataclass(frozen=True, eq=False)
-class Curves:
-    """What each step size gives in each trial."""
-
-    step_sizes: NDArray[np.float64]  # [S]
-    theta: NDArray[np.float64]  # [trials, S, n], NaN where the iterates left float32
-    # [trials, S], mean squared projected Bellman error of theta over all given units, NaN likewise
-    mspbe: NDArray[np.float64]
+TOGETHER = 25  # trials that run side by side where a step draws a few units
 
 
 def unit_rows(trajectories: Trajectories, problem: Problem) -> dict[str, np.ndarray]:
@@ -61,7 +45,6 @@ def unit_rows(trajectories: Trajectories, problem: Problem) -> dict[str, np.ndar
 
 
 def summarise(summary: BellmanStatistics, rows: Stats) -> dict[str, np.ndarray]:
-    """The statistics of all units, some at a time."""
     parts = [
         summary({name: column[start : start + CHUNK] for name, column in rows.items()})
         for start in range(0, len(rows["mask"]), CHUNK)
@@ -69,35 +52,20 @@ def summarise(summary: BellmanStatistics, rows: Stats) -> dict[str, np.ndarray]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def tune(
-    trajectories: Trajectories,
-    plan: Gpope,
-    policy: Target,
-    step_sizes: Sequence[float],
-    *,
-    trials: int,
-    seed: int,
-    behaviour: DiscretePolicy | None = None,
-) -> Curves:
-    """GPOPE with each of the step sizes, in many trials at once, on simulated records."""
-    # step_sizes: S positive numbers
-    summary = BellmanStatistics(plan.problem, policy, behaviour, plan.features, "gtd")
-    stats = summarise(summary, unit_rows(trajectories, plan.problem))
-    clip = plan.resolve_clip(trajectories.spec)
-    return compare(stats, plan, step_sizes, clip=clip, trials=trials, seed=seed)
+def compare(
+    stats: Stats, plan: Gpope, step_sizes: Sequence[float], *, clip: float, trials: int, seed: int
+) -> NDArray[np.float64]:
+    """GPOPE with each of the step sizes, in many trials at once: theta [trials, S, n], NaN where it left float32.
 
-
-def compare(stats: Stats, plan: Gpope, step_sizes: Sequence[float], *, clip: float, trials: int, seed: int) -> Curves:
-    """The same from statistics that are at hand: arrays [P, ...] of simulated units, made with trace "gtd"."""
-    require_valid("trials", trials, trials >= 1, "a whole number >= 1")
-    require_valid("step_sizes", tuple(step_sizes), len(step_sizes) > 0 and min(step_sizes) > 0, "positive numbers")
-    require_valid(
-        "plan", plan.method, plan.promise is not None and plan.noise_multiplier is not None, "a calibrated plan"
-    )
+    Args:
+        stats: arrays [P, ...] of simulated units, made with trace "gtd"; at least as many as the plan's population.
+        plan: calibrated or priced.
+        step_sizes: S positive numbers.
+        clip: of a unit's direction.
+        trials: how many, each with a data set of its own.
+        seed: of data sets, samples and noise.
+    """
     pool, population = len(next(iter(stats.values()))), plan.unit.size
-    if pool < population:
-        what, expected = "there are fewer simulated units than the plan's population", f"at least {population:,}"
-        raise DataError(what, where="step_sizes", expected=expected, remedy="simulate more")
     generator, sizes = np.random.default_rng(seed), np.asarray(step_sizes, np.float32)
     together = TOGETHER if plan.mode == "paper" else 1
     thetas = []
@@ -111,7 +79,17 @@ def compare(stats: Stats, plan: Gpope, step_sizes: Sequence[float], *, clip: flo
         thetas.append(iterate(held, plan, _draws(plan, members, generator), sizes, clip=clip))
     theta = np.concatenate(thetas).astype(np.float64)
     theta[~np.isfinite(theta).all(axis=2)] = np.nan
-    return Curves(np.asarray(step_sizes, np.float64), theta, mspbe(stats, theta))
+    return theta
+
+
+def tune(
+    trajectories: Trajectories, plan: Gpope, policy: Target, step_sizes: Sequence[float], *, trials: int, seed: int
+) -> NDArray[np.float64]:
+    """`compare` on simulated records, of which the statistics are made first."""
+    stats = summarise(
+        BellmanStatistics(plan.problem, policy, None, plan.features, "gtd"), unit_rows(trajectories, plan.problem)
+    )
+    return compare(stats, plan, step_sizes, clip=plan.resolve_clip(trajectories.spec), trials=trials, seed=seed)
 
 
 def iterate(

@@ -12,8 +12,6 @@ The policies: `learned_q` is Q-learning with the Fourier basis of order 5 (36 fe
 best action but a uniform one with probability 1/2, so the uniform target has ratios between 1/2 and 2.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np
@@ -29,8 +27,7 @@ LOW, HIGH = (-1.2, -0.07), (0.6, 0.07)
 GOAL = 0.5
 ACTIONS = 3
 GAMMA = 0.99
-HORIZON = 300
-"""Public cap on the length: a longer episode is truncated (its last state keeps its value)."""
+HORIZON = 300  # public cap on the length: a longer episode is truncated (its last state keeps its value)
 EXPLORATION = 0.5
 
 

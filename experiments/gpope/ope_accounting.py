@@ -1,24 +1,17 @@
 """GPOPE's published formula against lower and upper truth.
 
-One of m trajectories in each of N steps, one trajectory replaced, at delta 1e-5. A row has epsilon
-
-- `published`: by the formula of arXiv 1902.00174;
-- `reached`: at least, by a pair of data sets that exists (everybody's clipped step is -h, one trajectory's is +h or
-  -h): its privacy loss is rounded down to a grid, so whatever bound lies below this figure is none;
-- `certified`: by tacit's accountant of fixed-size samples, and `check`, its independent check;
-- `renyi`: the looser bound by Renyi differential privacy;
-- `poisson`: what the same noise costs if each trajectory takes part independently at rate 1 / m (add or remove).
-
-The rows "noise" have the sigma that each accountant asks for at m = N = 1,000.
+One of m trajectories in each of N steps, one trajectory replaced, at delta 1e-5. `reached` is what a pair of data sets
+that exists costs at least (everybody's clipped step is -h, one trajectory's is +h or -h): its privacy loss is rounded
+down to a grid, so whatever bound lies below this figure is none. `poisson` is what the same noise costs if each
+trajectory takes part independently at rate 1 / m. The rows "noise" have the sigma that each accountant asks for.
 """
-
-from __future__ import annotations
 
 import functools
 
 from dp_accounting.pld import privacy_loss_distribution
 
-from experiments.lib.experiment import Computed, Figure, Jobs, command_line
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, command_line
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting import bounds as accounting
@@ -48,11 +41,9 @@ SETTINGS = (  # m, N, sigma, grid of the lower bound: N rounded losses are off b
     (100, 1_000, 2.0, 2e-5),
 )
 TARGETS = (0.1, 1.0)
-POPULATION, STEPS = 1_000, 1_000
-"""m and N of the rows "noise"."""
+POPULATION, STEPS = 1_000, 1_000  # m and N of the rows "noise"
 FIXED: Relation = "replace_one"
-POISSON: Relation = "add_or_remove"
-"""What neighbours differ in under either sampler."""
+POISSON: Relation = "add_or_remove"  # what neighbours differ in under either sampler
 
 
 def key(m: int, n: int, sigma: float) -> str:
@@ -60,7 +51,6 @@ def key(m: int, n: int, sigma: float) -> str:
 
 
 def noise_key(epsilon: float) -> str:
-    """Name of a row of noise for an epsilon."""
     return f"noise/epsilon={epsilon:g}"
 
 
@@ -114,7 +104,6 @@ def noise(epsilon: float) -> dict[str, float]:
 
 
 def jobs() -> Jobs:
-    """Epsilons of noise multipliers, and noise multipliers of epsilons."""
     common = {"batch": 1, "delta": DELTA, "relations": {"fixed": FIXED, "poisson": POISSON}}
     found: Jobs = {}
     for m, n, sigma, interval in SETTINGS:
@@ -130,26 +119,23 @@ ROWS = Computed(__file__, jobs)
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for m, n, sigma, _ in SETTINGS:
         name = key(m, n, sigma)
         cell = results.values(name)
-        out.append(Figure(f"{name}: reached / certified", cell["reached"] / cell["certified"], 1.0, at_least=False))
-        out.append(Figure(f"{name}: certified / Renyi", cell["certified"] / cell["renyi"], 1.0, at_least=False))
+        yield at_most(f"{name}: reached / certified", cell["reached"] / cell["certified"], 1.0)
+        yield at_most(f"{name}: certified / Renyi", cell["certified"] / cell["renyi"], 1.0)
         if m == n and sigma <= 1:
-            out.append(Figure(f"{name}: reached / published", cell["reached"] / cell["published"], 8.9))
-            out.append(Figure(f"{name}: reached / certified, too", cell["reached"] / cell["certified"], 0.96))
+            yield at_least(f"{name}: reached / published", cell["reached"] / cell["published"], 8.9)
+            yield at_least(f"{name}: reached / certified, too", cell["reached"] / cell["certified"], 0.96)
     middle = results.values(key(1_000, 1_000, 1.0))
-    out.append(Figure("sigma 1, m = N = 1,000: certified, from", middle["certified"], 3.20))
-    out.append(Figure("sigma 1, m = N = 1,000: certified, to", middle["certified"], 3.29, at_least=False))
+    yield at_least("sigma 1, m = N = 1,000: certified, from", middle["certified"], 3.20)
+    yield at_most("sigma 1, m = N = 1,000: certified, to", middle["certified"], 3.29)
     for epsilon, low, high in ((0.1, 2.77, 2.79), (1.0, 1.28, 1.30)):
         sigma = results.values(noise_key(epsilon))["certified"]
-        out += [
-            Figure(f"sigma for {epsilon}, from", sigma, low),
-            Figure(f"sigma for {epsilon}, to", sigma, high, False),
-        ]
-    return out
+        yield at_least(f"sigma for {epsilon}, from", sigma, low)
+        yield at_most(f"sigma for {epsilon}, to", sigma, high)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ method has a step size, a clip or a ridge, every value of a public grid is tried
 trials is reported as "best": nobody could know it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +18,8 @@ import numpy as np
 from experiments.gpope import ope_methods
 from experiments.gpope.gpope_step_sizes import CHUNK, compare, mspbe, summarise, unit_rows
 from experiments.gpope.ope_methods import DELTA, Columns, Domain, Setting, mean, over_units, unit_of
-from experiments.lib.experiment import Figure, Json, Store
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import Json, Store
 from experiments.lib.plots import IMAGES, draw
 from tacit import off_policy_evaluation as ope
 from tacit.data.trajectories import Trajectories
@@ -35,16 +34,12 @@ from tacit.units import Unit
 SEED = 7_000_000
 STEP_FACTORS = tuple(10.0 ** (k / 2) for k in range(-4, 5))
 """Of the public default step size: from a hundredth to a hundred times."""
-RIDGES = tuple(c * 10.0**p for c in (0.1, 1, 10, 100, 1000) for p in (0, 0.5))
-"""Of the population."""
-CLIPS = (0.01, 0.1, 1.0)
-"""Of the root mean square norm of a unit's stacked statistics in the pool."""
+RIDGES = tuple(c * 10.0**p for c in (0.1, 1, 10, 100, 1000) for p in (0, 0.5))  # of the population
+CLIPS = (0.01, 0.1, 1.0)  # of the root mean square norm of a unit's stacked statistics in the pool
 PAPER_STEPS = 1_000
 POISSON: dict[str, Any] = {"mode": "poisson", "steps": 500, "batch_size": 50}
-CENTRED_SHARE = 0.2
-"""Of the precision, what the value gets that DP-LSTD is centred on."""
-Cells = tuple[Axis, ...] | None
-"""Public cells for DP-LSW and DP-LSL; None for one-hot features."""
+CENTRED_SHARE = 0.2  # of the precision, what the value gets that DP-LSTD is centred on
+Cells = tuple[Axis, ...] | None  # public cells for DP-LSW and DP-LSL; None for one-hot features
 Values = dict[str, Any]
 
 
@@ -68,7 +63,6 @@ class Pool:
         )
 
     def subset(self, members: np.ndarray) -> Columns:
-        """The columns of these units."""
         rank = np.full(self.units, -1)
         rank[members] = np.arange(len(members))
         kept = rank[self.columns["unit_ids"]] >= 0
@@ -76,14 +70,15 @@ class Pool:
 
     def judged(self, theta: np.ndarray) -> Values:
         """For theta [..., n]: RMSE of V within the public range and of the raw V, and MSPBE of the raw V."""
-        phi = np.asarray(self.domain.features(self.domain.observations), np.float64)
+        by = self.domain.yardstick
+        phi = np.asarray(self.domain.features(by.observations), np.float64)
         raw = theta @ phi.T
         limits = self.domain.problem.value_range(self.domain.spec)
-        error = {"rmse": np.clip(raw, *limits) - self.domain.truth, "raw": raw - self.domain.truth}
+        error = {"rmse": np.clip(raw, *limits) - by.truth, "raw": raw - by.truth}
         found = {name: np.sqrt(np.square(one).mean(axis=-1)) for name, one in error.items()}
-        if self.domain.mspbe is None:
+        if by.mspbe is None:
             return found | {"mspbe": mspbe(self.stats, theta)}
-        flat = [self.domain.mspbe(row) for row in raw.reshape(-1, raw.shape[-1])]
+        flat = [by.mspbe(row) for row in raw.reshape(-1, raw.shape[-1])]
         return found | {"mspbe": np.reshape(flat, raw.shape[:-1])}
 
 
@@ -111,24 +106,24 @@ def curve(pool: Pool, theta: np.ndarray, grid: np.ndarray, default: int | None =
 
 
 def gpope_plan(domain: Domain, **fields: Any) -> ope.Gpope:
-    """GPOPE for a value function alone."""
     plan = ope.Gpope(problem=domain.problem, features=domain.features, value_share=0.0)
     return dataclasses.replace(plan, **fields)
 
 
 def gpope(pool: Pool, setting: Setting, trials: int, **fields: Any) -> Values:
-    """GPOPE under a grid of step sizes around its public default."""
-    assert setting.epsilon is not None
-    domain, plan = pool.domain, gpope_plan(pool.domain, **fields)
-    plan = plan.calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
-    grid = plan.resolve_step_size(domain.spec) * np.array(STEP_FACTORS)
-    found = compare(pool.stats, plan, grid.tolist(), clip=plan.resolve_clip(domain.spec), trials=trials, seed=pool.seed)
-    return curve(pool, found.theta, grid, default=STEP_FACTORS.index(1.0)) | {"sigma": plan.sigma}
+    plan = gpope_plan(pool.domain, **fields)
+    return by_step(pool, plan.calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA), trials)
+
+
+def by_step(pool: Pool, plan: ope.Gpope, trials: int) -> Values:
+    spec = pool.domain.spec
+    grid = plan.resolve_step_size(spec) * np.array(STEP_FACTORS)
+    theta = compare(pool.stats, plan, grid.tolist(), clip=plan.resolve_clip(spec), trials=trials, seed=pool.seed)
+    return curve(pool, theta, grid, default=STEP_FACTORS.index(1.0)) | {"sigma": plan.sigma}
 
 
 def published_plan(domain: Domain, setting: Setting) -> ope.Gpope:
     """The paper's sampler with the noise that the paper's formula gives."""
-    assert setting.epsilon is not None
     return ope.Gpope.paper(
         problem=domain.problem,
         features=domain.features,
@@ -141,16 +136,12 @@ def published_plan(domain: Domain, setting: Setting) -> ope.Gpope:
 
 def gpope_published(pool: Pool, setting: Setting, trials: int) -> Values:
     """The paper's sampler with the published noise, and what that costs."""
-    domain, plan = pool.domain, published_plan(pool.domain, setting).account(unit=unit_of(setting), delta=DELTA)
-    grid = plan.resolve_step_size(domain.spec) * np.array(STEP_FACTORS)
-    found = compare(pool.stats, plan, grid.tolist(), clip=plan.resolve_clip(domain.spec), trials=trials, seed=pool.seed)
-    values = curve(pool, found.theta, grid, default=STEP_FACTORS.index(1.0))
-    return values | {"sigma": plan.sigma, "true_epsilon": plan.epsilon}
+    plan = published_plan(pool.domain, setting).account(unit=unit_of(setting), delta=DELTA)
+    return by_step(pool, plan, trials) | {"true_epsilon": plan.epsilon}
 
 
 def dp_lstd(pool: Pool, setting: Setting, trials: int, *, share: float = 0.0) -> Values:
     """Sufficient-statistics perturbation under a grid of clips; with a share for the start's value, centred on it."""
-    assert setting.epsilon is not None
     domain = pool.domain
     plain = ope_ssp(domain, 1.0, share).calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
     sigma = {part.name: float(part.noise_multiplier or 0.0) for part in plain.parts()}
@@ -201,8 +192,6 @@ def lsl_plan(domain: Domain, cells: Cells, constants: Any = "tight", ridge: floa
 
 
 def dp_lsw(pool: Pool, setting: Setting, trials: int, *, constants: Any = "tight") -> Values:
-    """Weighted least squares with smooth sensitivity."""
-    assert setting.epsilon is not None
     plan = lsw_plan(pool.domain, pool.cells, constants)
     plan = plan.calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
     mechanism, visits = plan.mechanism(), first_visits(pool)
@@ -216,7 +205,6 @@ def dp_lsw(pool: Pool, setting: Setting, trials: int, *, constants: Any = "tight
 
 def dp_lsl(pool: Pool, setting: Setting, trials: int, *, constants: Any = "tight") -> Values:
     """Regularised least squares with smooth sensitivity, under a grid of ridges."""
-    assert setting.epsilon is not None
     domain, visits, unit = pool.domain, first_visits(pool), unit_of(setting)
     weighted = lsw_plan(domain, pool.cells).calibrate(unit=unit, epsilon=1.0, delta=DELTA)
     phi = np.asarray(weighted.mechanism().features)
@@ -250,7 +238,6 @@ def ceiling(pool: Pool, setting: Setting, trials: int) -> Values:
 
 def residual(pool: Pool, setting: Setting, trials: int) -> Values:
     """Residual return regression through the real doors, with a ledger of its own in every trial."""
-    assert setting.epsilon is not None
     domain = pool.domain
     plan = ope_methods.residual(domain).calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
     found = [
@@ -260,26 +247,21 @@ def residual(pool: Pool, setting: Setting, trials: int) -> Values:
 
 
 def zero(pool: Pool, setting: Setting, trials: int) -> Values:
-    """V = 0: what a method that learned nothing says."""
     return curve(pool, np.zeros((1, 1, pool.domain.features.size)), np.array([1.0]))
 
 
 def best_constant(pool: Pool, setting: Setting, trials: int) -> Values:
     """The constant of the smallest RMSE: nobody knows it without the truth."""
-    theta = pool.domain.features.constant(float(pool.domain.truth.mean()))
+    theta = pool.domain.features.constant(float(pool.domain.yardstick.truth.mean()))
     return curve(pool, theta[None, None], np.array([1.0]))
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method of which all trials of a setting are run together.
+    """A method of which all trials of a setting are run together."""
 
-    Args:
-        trials: the pool, the setting, the number of trials -> values.
-        settings: of the method in a domain with public cells, for configurations.
-    """
-
-    trials: Callable[[Pool, Setting, int], Values]
+    trials: Callable[[Pool, Setting, int], Values]  # the pool, the setting, the number of trials -> values
+    # of the method in a domain with public cells, for configurations
     settings: Callable[[Domain, Cells, Setting], Mapping[str, Any]]
 
 
@@ -291,7 +273,6 @@ def _gpope(**fields: Any) -> Method:
 
 def _published(domain: Domain, cells: Cells, setting: Setting) -> dict[str, Any]:
     plan = published_plan(domain, setting)
-    assert plan.noise_multiplier is not None
     plan = dataclasses.replace(plan, noise_multiplier=round(plan.noise_multiplier, 9))
     return {"plan": plan, "step_factors": STEP_FACTORS}
 
@@ -323,11 +304,10 @@ PRIVATE: dict[str, Method] = {
     "dp_lstd": _lstd(0.0),
     "dp_lstd_centred": _lstd(CENTRED_SHARE),
 }
-REPLACE_ONE: dict[str, Method] = {
+REPLACE_ONE: dict[str, Method] = {  # with the paper's sampler, for which only replacing one unit can be certified
     "gpope_paper": _gpope(mode="paper", steps=PAPER_STEPS),
     "gpope_published": Method(gpope_published, _published),
 }
-"""With the paper's sampler, for which only replacing one unit can be certified."""
 ON_POLICY: dict[str, Method] = {
     "dp_lsw": _lsw("tight"),
     "dp_lsw_published": _lsw("published"),
@@ -354,34 +334,17 @@ PROMISES += tuple(Setting(1_000, e, "replace_one") for e in (1.0, 0.1))
 
 @dataclass(frozen=True)
 class Pooled:
-    """The rows of domains whose data sets are subsets of a pool of simulated units.
+    """The rows of domains whose data sets are subsets of a pool of simulated units."""
 
-    Args:
-        domains: by name.
-        pool, quick_pool: how many units it has.
-        seed: of a pool and its data sets, by domain and method.
-        trials: how many data sets of so many units, by domain and method.
-        cells: see `Cells`.
-        settings: what is promised of how many.
-        own: whether residual return regression has rows here.
-    """
-
-    domains: Mapping[str, Callable[[], Domain]]
-    trials: Callable[[str, str, int], int]
-    pool: int = 4_000
-    quick_pool: int = 400
-    quick_trials: int = 2
-    seed: Callable[[str, str], int] = lambda domain, method: SEED
-    cells: Cells = None
-    settings: tuple[Setting, ...] = PROMISES
-    own: bool = True
-
-    def size(self, quick: bool) -> int:
-        """How many units the data sets are subsets of."""
-        return self.quick_pool if quick else self.pool
+    domains: Mapping[str, Callable[[], Domain]]  # by name
+    trials: Callable[[str, str, int], int]  # how many data sets of so many units, by domain and method
+    pool: int = 4_000  # how many units it has
+    seed: Callable[[str, str], int] = lambda domain, method: SEED  # of a pool and its data sets, by domain and method
+    cells: Cells = None  # see `Cells`
+    settings: tuple[Setting, ...] = PROMISES  # what is promised of how many
+    own: bool = True  # whether residual return regression has rows here
 
     def methods(self, setting: Setting, domain: str) -> list[str]:
-        """The methods that can keep this promise."""
         one, on_policy = setting.relation == "replace_one", self.domains[domain]().on_policy
         own = ["residual"] if self.own and (on_policy or not one) else []
         return [*own, *PRIVATE, *(ON_POLICY if on_policy else ()), *(REPLACE_ONE if one else ())]
@@ -393,36 +356,30 @@ class Pooled:
             keys += [one.key(domain, method) for one in self.settings for method in self.methods(one, domain)]
         return keys
 
-    def counted(self, domain: str, method: str, setting: Setting, quick: bool) -> int:
-        return self.quick_trials if quick else self.trials(domain, method, setting.units)
-
-    def configuration(self, key: str, quick: bool = False) -> Json:
+    def configuration(self, key: str) -> Json:
         name, method, setting = ope_methods.named(key)
         domain = self.domains[name]()
         settings = METHODS[method].settings(domain, self.cells, setting)
-        count = self.counted(name, method, setting, quick)
-        return {"pool": self.size(quick), **ope_methods.asked(domain, setting, settings, count)}
+        count = self.trials(name, method, setting.units)
+        return {"pool": self.pool, **ope_methods.asked(domain, setting, settings, count)}
 
-    def run_row(self, key: str, results: Store, *, quick: bool = False) -> None:
+    def run_row(self, key: str, results: Store) -> None:
         name, method, setting = ope_methods.named(key)
-        pool = pooled(self.domains[name], self.size(quick), self.seed(name, method), self.cells)
-        values = rounded(METHODS[method].trials(pool, setting, self.counted(name, method, setting, quick)))
+        pool = pooled(self.domains[name], self.pool, self.seed(name, method), self.cells)
+        values = rounded(METHODS[method].trials(pool, setting, self.trials(name, method, setting.units)))
         dataset = f"simulated {name}, {setting.units} trajectories a trial from a pool of {pool.units}"
         results.put(key, dataset=dataset, seed=pool.seed, values=values)
 
-    def ahead(self, results: Store, own: Store | None = None) -> list[Figure]:
+    def ahead(self, results: Store, own: Store | None = None) -> Figures:
         """That residual return regression, whose rows may be elsewhere, has the smaller RMSE wherever it is run."""
-        found = []
         for domain in self.domains:
             for setting in self.settings:
                 methods, key = self.methods(setting, domain), setting.key(domain, "residual")
                 if "residual" in methods or (own is not None and key in own.rows):
                     mine = mean(own or results, domain, "residual", setting)
-                    found += ahead(mine, results, domain, setting, [name for name in RIVALS if name in methods])
-        return found
+                    yield from ahead(mine, results, domain, setting, [name for name in RIVALS if name in methods])
 
     def plot(self, results: Store, kinds: Mapping[str, str], title: str, file: str) -> None:
-        """Draw RMSE over the number of units, for kinds of domains, under docs/images/."""
         sizes = list(dict.fromkeys(setting.units for setting in self.settings))
         panels = [
             over_units((results,), domain, epsilon, sizes, column="rmse", title=f"RMSE of V, {kind}")
@@ -434,17 +391,14 @@ class Pooled:
 
 @lru_cache(maxsize=1)
 def pooled(domain: Callable[[], Domain], units: int, seed: int, cells: Cells) -> Pool:
-    """The simulated units of a domain."""
     return Pool(domain(), units, seed=seed, cells=cells)
 
 
-def ahead(own: float, results: Store, domain: str, setting: Setting, rivals: Iterable[str]) -> list[Figure]:
+def ahead(own: float, results: Store, domain: str, setting: Setting, rivals: Iterable[str]) -> Figures:
     """That a mean RMSE is below each rival's at the same setting: the ratio is below 1."""
     where = f"{domain} m={setting.units}, epsilon {setting.epsilon:g}, {setting.relation}"
-    return [
-        Figure(f"{where}: RMSE over that of {name}", own / mean(results, domain, name, setting), 1.0, at_least=False)
-        for name in rivals
-    ]
+    for name in rivals:
+        yield at_most(f"{where}: RMSE over that of {name}", own / mean(results, domain, name, setting), 1.0)
 
 
 def rounded(values: Mapping[str, Any]) -> Values:
@@ -461,7 +415,6 @@ def rounded(values: Mapping[str, Any]) -> Values:
 
 
 def chunked(function: Callable[[Any], np.ndarray], arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """A function of units, some at a time."""
     count = len(next(iter(arrays.values())))
     return np.concatenate(
         [

@@ -1,29 +1,15 @@
 """Error and coverage of every private estimator of a policy's value, against known values.
 
-| domain | records | evaluated | units a data set |
-|---|---|---|---|
-| chain | 160 steps at most, two actions without effect | the policy that made the records | 1,000 |
-| random_mdp | 40 steps, 20 states, 3 actions | a policy that goes further right | 1,000 |
-| mountain_car | 300 steps at most, an epsilon-soft Q-learned policy | the records' own, and the uniform one | 1,000 |
-| hiv | 200 steps of five days, a softmax policy | the records' own, and a greedier one | 500 |
+Every data set is drawn with replacement from one pool of simulated units, for simulation would dominate. On-policy the
+truth is therefore the pool's own mean, exactly; off-policy it is exact (random_mdp) or the mean of as many fresh
+episodes of the evaluated policy. Values are discounted returns over the horizon. Every data set has a vault and a
+ledger of its own, at epsilon 1 and 0.1 and delta 1e-5 (add-or-remove).
 
-Simulation would dominate, so every data set is drawn with replacement from one pool of simulated units (20,000; 4,000
-for hiv). On-policy the truth is therefore the pool's own mean, exactly; off-policy it is exact (random_mdp) or the mean
-of as many fresh episodes of the evaluated policy. Values are discounted returns over the horizon, as the intervals are.
-Every data set has a vault and a ledger of its own; all methods run through the doors of the same vault, at epsilon 1
-and 0.1 and delta 1e-5 (add-or-remove).
-
-A row holds the raw numbers of one method, domain and promise: 500 data sets for every kind of interval; 10 for the
-regressions on mountain_car and hiv, whose interval is that of the scores too and which are slow there (their coverage
-is no figure). `floor` is the method on records of a single unit, at epsilon 1: noise alone. `ceiling` is the method at
-epsilon 100: almost no noise, the same clips. Nominal coverage is 95 %. Residual return regression is here on-policy;
-off-policy see `ope_random_mdp`, whose rows hold its values and intervals too.
-
-Hyper-parameters are the defaults, which were chosen on random_mdp, and looked at on mountain_car and hiv, with other
-seeds of the records.
+A row holds the raw numbers of one method, domain and promise; the regressions on mountain_car and hiv have few data
+sets, and their coverage is no figure. `floor` is the method on records of a single unit: noise alone. `ceiling` is the
+method at epsilon 100. Off-policy residual return regression is in `ope_random_mdp`. Hyper-parameters are the defaults,
+which were chosen on random_mdp, and looked at on mountain_car and hiv, with other seeds of the records.
 """
-
-from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +22,8 @@ from scipy.stats import beta
 from experiments.gpope import gpope_chain, gpope_hiv, gpope_mountain_car, mountain_car, ope_random_mdp, random_mdp
 from experiments.gpope.ope_methods import Columns, Domain
 from experiments.lib import vaults
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, grouped, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, describe, grouped, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.data.trajectories import Trajectories
 from tacit.methods.off_policy_evaluation.policies import Target
@@ -46,31 +33,22 @@ from tacit_worlds import hiv
 DELTA, LEVEL = 1e-5, 0.95
 PROMISES = {"epsilon=1": 1.0, "epsilon=0.1": 0.1}
 EPSILONS = {**PROMISES, "ceiling": 100.0, "floor": 1.0}
-DATA_SETS, FEW, CONTROLS, QUICK = 500, 10, 10, 2
+DATA_SETS, FEW, CONTROLS = 500, 10, 10
 POOL, FEW_PATIENTS = 20_000, 4_000
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """A pool of simulated units of a domain, from which data sets are drawn.
+    """A pool of simulated units of a domain, from which data sets are drawn."""
 
-    Args:
-        domain: under the behaviour policy.
-        units: of one data set.
-        truth: the value of another evaluated policy than the records' own, which may simulate; or None.
-        size: of the pool, in units.
-        slow: whether the regressions run on few data sets.
-        range: whether the public range of returns is known.
-        without: settings of the domain's simulator that decide nothing here.
-    """
-
-    domain: Domain
-    units: int
+    domain: Domain  # under the behaviour policy
+    units: int  # of one data set
+    # the value of another evaluated policy than the records' own, which may simulate; or None
     truth: Callable[[], float] | None = None
-    size: int = POOL
-    slow: bool = False
-    range: bool = False
-    without: tuple[str, ...] = ("judged",)
+    size: int = POOL  # of the pool, in units
+    slow: bool = False  # whether the regressions run on few data sets
+    range: bool = False  # whether the public range of returns is known
+    without: tuple[str, ...] = ("judged",)  # settings of the domain's simulator that decide nothing here
 
     @property
     def problem(self) -> ope.Problem:
@@ -97,7 +75,6 @@ class Records:
 
     @functools.cached_property
     def offsets(self) -> np.ndarray:
-        """Where the pool's units begin, and its end."""
         ids = self.pool["unit_ids"]
         return np.append(np.flatnonzero(np.append(True, ids[1:] != ids[:-1])), len(ids))
 
@@ -113,7 +90,6 @@ class Records:
 
 
 def mean_return(columns: Columns, gamma: float) -> float:
-    """The mean discounted return of episodes, one a unit."""
     ids = columns["unit_ids"]
     start = np.append(True, ids[1:] != ids[:-1])
     step = np.arange(len(ids)) - np.maximum.accumulate(np.where(start, np.arange(len(ids)), 0))
@@ -130,7 +106,6 @@ def within_horizon(mdp: random_mdp.RandomMdp, gamma: float, horizon: int) -> flo
 
 @functools.cache
 def records(name: str) -> Records:
-    """The pool of a domain."""
     match name:
         case "chain":
             return Records(gpope_chain.domain(), 1_000, range=True)
@@ -172,16 +147,13 @@ def methods(domain: Records) -> dict[str, Any]:
     }
 
 
-def data_sets(domain: Records, method: str, promise: str, quick: bool) -> int:
-    """How many data sets the row has."""
-    if quick:
-        return QUICK
+def data_sets(domain: Records, method: str, promise: str) -> int:
     if promise not in PROMISES:
         return CONTROLS
     return FEW if domain.slow and method in REGRESSIONS else DATA_SETS
 
 
-def configuration(key: str, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     name, method, promise = key.split("/")
     domain = records(name)
     place = {
@@ -195,7 +167,7 @@ def configuration(key: str, quick: bool = False) -> Json:
         "domain": describe(place),
         "units": domain.units,
         "pool": domain.size,
-        "data_sets": data_sets(domain, method, promise, quick),
+        "data_sets": data_sets(domain, method, promise),
         "policy": type(domain.target(method)).__name__,
         "plan": describe(methods(domain)[method]),
         "records": "of one unit" if promise == "floor" else "all",
@@ -217,25 +189,19 @@ def unit_of(domain: Records) -> Unit:
 
 @functools.lru_cache(maxsize=256)
 def calibrated(plan: Any, unit: Unit, epsilon: float) -> Any:
-    """The plan for this promise, calibrated once."""
     return plan.calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Rows of a domain, on the same data sets."""
     return grouped(keys, lambda key: key.split("/")[0])
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    run(keys[0].split("/")[0], keys, results)
-
-
-def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) -> None:
-    """Make these rows of a domain, all on the same data sets."""
+    name = keys[0].split("/")[0]
     domain = records(name)
     unit, plans = unit_of(domain), methods(domain)
     pairs = [(method, promise) for _, method, promise in (key.split("/") for key in keys)]
-    todo = {pair: data_sets(domain, *pair, quick) for pair in pairs}
+    todo = {pair: data_sets(domain, *pair) for pair in pairs}
     rows: dict[tuple[str, str], list[list[float]]] = {pair: [] for pair in todo}
     pool, on_policy = domain.size, mean_return(domain.pool, domain.problem.gamma)
     for i in range(max(todo.values(), default=0)):
@@ -264,23 +230,20 @@ def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) 
 
 
 def truth_is_own(method: str) -> bool:
-    """Whether the records' own policy is evaluated."""
     return method.startswith("mean_return") or method == "residual_on_policy"
 
 
 def covered(values: Mapping[str, Any]) -> tuple[int, int]:
-    """In how many of how many data sets the interval held the truth."""
     low, high, truth = np.array(values["low"]), np.array(values["high"]), float(values["truth"])
     return int(((low <= truth) & (truth <= high)).sum()), len(low)
 
 
 def rmse(values: Mapping[str, Any]) -> float:
-    """Root mean squared error of the value."""
     return float(np.sqrt(np.mean((np.array(values["value"]) - values["truth"]) ** 2)))
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for name in DOMAINS:
         keys = [key for key in results.rows if key.startswith(f"{name}/")]
         if not keys:
@@ -290,11 +253,10 @@ def figures() -> list[Figure]:
             held, count = covered(values)
             if key.split("/")[2] in PROMISES and count >= DATA_SETS:
                 upper = 1.0 if held == count else float(beta.ppf(0.995, held + 1, count - held))
-                out.append(Figure(f"{key}: coverage {held / count:.3f}, upper end of its 99 % interval", upper, LEVEL))
+                yield at_least(f"{key}: coverage {held / count:.3f}, upper end of its 99 % interval", upper, LEVEL)
     for key in ("chain/mean_return", "random_mdp/wpdis", "random_mdp/fitted_q", "hiv/mean_return"):
         private, alone = (rmse(results.values(f"{key}/{promise}")) for promise in ("epsilon=1", "floor"))
-        out.append(Figure(f"{key}: RMSE at epsilon 1 over that of noise alone", private / alone, 0.5, at_least=False))
-    return out
+        yield at_most(f"{key}: RMSE at epsilon 1 over that of noise alone", private / alone, 0.5)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 Rows with one fresh data set a trial, and the chart of the methods that have rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -22,72 +20,41 @@ from tacit.methods.off_policy_evaluation.policies import Target
 from tacit.units import Relation, Unit
 
 DELTA = 1e-5
-HARDLY_ANY_NOISE = 100.0
-"""An epsilon that shows what a method errs by itself; no promise."""
+HARDLY_ANY_NOISE = 100.0  # an epsilon that shows what a method errs by itself; no promise
 Columns = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
 class Yardstick:
-    """What estimates are judged by.
+    """What estimates are judged by."""
 
-    Args:
-        observations: where V is judged.
-        truth: V there.
-        mspbe: values at `observations` -> mean squared projected Bellman error, or None where it is not known.
-    """
-
-    observations: np.ndarray
-    truth: np.ndarray
+    observations: np.ndarray  # where V is judged
+    truth: np.ndarray  # V there
+    # values at `observations` -> mean squared projected Bellman error, or None where it is not known
     mspbe: Callable[[np.ndarray], float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """A simulated domain with known values.
+    """A simulated domain with known values."""
 
-    Args:
-        name: in the keys of rows.
-        spec, problem, features: public.
-        policy: what is evaluated.
-        collect: (units, seed) -> columns of that many fresh units.
-        simulator: its settings, for configurations.
-        judge: makes the yardstick, which may take a simulation.
-        prior: public smoothness for tabular features, or None.
-    """
-
-    name: str
+    name: str  # in the keys of rows
+    # spec, problem, features: public
     spec: PublicSpec
     problem: ope.Problem
     features: ope.Features
-    policy: Target
-    collect: Callable[[int, int], Columns]
-    simulator: Mapping[str, Any]
-    judge: Callable[[], Yardstick]
-    prior: ope.Smoothness | None = None
+    policy: Target  # what is evaluated
+    collect: Callable[[int, int], Columns]  # (units, seed) -> columns of that many fresh units
+    simulator: Mapping[str, Any]  # its settings, for configurations
+    judge: Callable[[], Yardstick]  # makes the yardstick, which may take a simulation
 
     @property
     def on_policy(self) -> bool:
-        """Whether the records are the evaluated policy's own."""
         return isinstance(self.policy, ope.Behaviour)
 
     @cached_property
     def yardstick(self) -> Yardstick:
-        """What estimates are judged by, made once."""
         return self.judge()
-
-    @property
-    def observations(self) -> np.ndarray:
-        return self.yardstick.observations
-
-    @property
-    def truth(self) -> np.ndarray:
-        return self.yardstick.truth
-
-    @property
-    def mspbe(self) -> Callable[[np.ndarray], float] | None:
-        """The mean squared projected Bellman error of values at `observations`, where it is known."""
-        return self.yardstick.mspbe
 
 
 @dataclass(frozen=True)
@@ -104,7 +71,6 @@ class Setting:
 
 
 def named(key: str) -> tuple[str, str, Setting]:
-    """The domain, the method and the setting of a row's key."""
     domain, method, units, *promise = key.split("/")
     m = int(units.removeprefix("m="))
     if not promise:
@@ -114,7 +80,6 @@ def named(key: str) -> tuple[str, str, Setting]:
 
 
 def mean(results: Store, domain: str, name: str, setting: Setting, column: str = "rmse") -> float:
-    """The mean over the trials of a row."""
     return float(np.mean(results.values(setting.key(domain, name))[column]))
 
 
@@ -147,29 +112,25 @@ Row = dict[str, float]
 
 @dataclass(frozen=True)
 class Method:
-    """A method of which every trial has its own data set.
+    """A method of which every trial has its own data set."""
 
-    Args:
-        trial: the domain, the columns of the trial's own units, the setting -> figures of merit.
-        settings: of the method in a domain, for configurations.
-    """
-
+    # the domain, the columns of the trial's own units, the setting -> figures of merit
     trial: Callable[[Domain, Columns, Setting], Row]
-    settings: Callable[[Domain], Mapping[str, Any]]
+    settings: Callable[[Domain], Mapping[str, Any]]  # of the method in a domain, for configurations
 
 
 def judged(domain: Domain, values: np.ndarray, evaluation: ope.Evaluation | None = None) -> Row:
     """Errors of V [S] at the domain's observations, and the value with its interval where there is one."""
-    row = {"rmse": float(np.sqrt(np.mean((values - domain.truth) ** 2)))}
-    if domain.mspbe is not None:
-        row["mspbe"] = domain.mspbe(values)
+    by = domain.yardstick
+    row = {"rmse": float(np.sqrt(np.mean((values - by.truth) ** 2)))}
+    if by.mspbe is not None:
+        row["mspbe"] = by.mspbe(values)
     if evaluation is not None and evaluation.value is not None and evaluation.interval is not None:
         row |= {"value": evaluation.value, "low": evaluation.interval.low, "high": evaluation.interval.high}
     return {name: float(number) for name, number in row.items()}
 
 
 def run(plan: Any, domain: Domain, columns: Columns, setting: Setting) -> ope.Evaluation:
-    """One run through the real doors, with a ledger of its own."""
     data = Trajectories.from_arrays(**columns, spec=domain.spec, simulated=True)  # type: ignore[arg-type]
     with vaults.vault(data, plan.unit, plan.epsilon, DELTA) as doors:
         return ope.fit(plan, doors, domain.policy).value
@@ -180,12 +141,11 @@ def private(make: Callable[[Domain], Any]) -> Method:
 
     @lru_cache(maxsize=64)
     def calibrated(domain: Domain, setting: Setting) -> Any:
-        assert setting.epsilon is not None
         return make(domain).calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
 
     def trial(domain: Domain, columns: Columns, setting: Setting) -> Row:
         evaluation = run(calibrated(domain, setting), domain, columns, setting)
-        return judged(domain, evaluation.values(domain.observations), evaluation)
+        return judged(domain, evaluation.values(domain.yardstick.observations), evaluation)
 
     return Method(trial, lambda domain: {"plan": make(domain), "records": "all"})
 
@@ -200,26 +160,20 @@ def noise_only(method: Method) -> Method:
     return Method(on_one_unit, lambda domain: {**method.settings(domain), "records": "of one unit"})
 
 
-def residual(domain: Domain) -> ope.ResidualRegression:
-    """The default method, with its defaults."""
-    return ope.ResidualRegression(problem=domain.problem, features=domain.features, on_policy=domain.on_policy)
-
-
-def residual_smooth(domain: Domain) -> ope.ResidualRegression:
-    """The default method with the domain's public smoothness."""
+def residual(domain: Domain, prior: ope.Smoothness | None = None) -> ope.ResidualRegression:
     return ope.ResidualRegression(
-        problem=domain.problem, features=domain.features, on_policy=domain.on_policy, prior=domain.prior
+        problem=domain.problem, features=domain.features, on_policy=domain.on_policy, prior=prior
     )
 
 
 def zero(domain: Domain, columns: Columns, setting: Setting) -> Row:
-    """V = 0 everywhere: what a method that learned nothing says."""
-    return judged(domain, np.zeros(len(domain.truth)))
+    return judged(domain, np.zeros(len(domain.yardstick.truth)))
 
 
 def best_constant(domain: Domain, columns: Columns, setting: Setting) -> Row:
     """The constant of the smallest error: nobody knows it without the truth."""
-    return judged(domain, np.full(len(domain.truth), domain.truth.mean()))
+    truth = domain.yardstick.truth
+    return judged(domain, np.full(len(truth), truth.mean()))
 
 
 PRIVATE: dict[str, Method] = {"residual": private(residual), "residual_noise_only": noise_only(private(residual))}
@@ -229,45 +183,33 @@ NOT_PRIVATE: dict[str, Method] = {
 }
 
 
-FIRST_SEED = 5_000_000
-"""Of data sets, unless an experiment has its own."""
-TRIALS, QUICK_TRIALS = 100, 3
-
-
-def trials_of(quick: bool) -> int:
-    """How many data sets a row has."""
-    return QUICK_TRIALS if quick else TRIALS
+FIRST_SEED = 5_000_000  # of data sets, unless an experiment has its own
+TRIALS = 100
 
 
 @dataclass(frozen=True)
 class Fresh:
-    """The rows of one domain, with a trial for every seed, each on data of its own.
+    """The rows of one domain, with a trial for every seed, each on data of its own."""
 
-    Args:
-        domain: where.
-        methods: by name.
-        first: of a row's seeds.
-    """
+    domain: Callable[[], Domain]  # where
+    methods: Mapping[str, Method]  # by name
+    first: Callable[[Setting], int] = lambda setting: FIRST_SEED  # of a row's seeds
 
-    domain: Callable[[], Domain]
-    methods: Mapping[str, Method]
-    first: Callable[[Setting], int] = lambda setting: FIRST_SEED
-
-    def configuration(self, key: str, quick: bool = False) -> Json:
+    def configuration(self, key: str) -> Json:
         _, name, setting = named(key)
-        return asked(self.domain(), setting, self.methods[name].settings(self.domain()), trials_of(quick))
+        return asked(self.domain(), setting, self.methods[name].settings(self.domain()), TRIALS)
 
-    def run_row(self, key: str, results: Store, *, quick: bool = False) -> None:
+    def run_row(self, key: str, results: Store) -> None:
         _, name, setting = named(key)
         domain, method = self.domain(), self.methods[name]
-        seeds = range(self.first(setting), self.first(setting) + trials_of(quick))
+        seeds = range(self.first(setting), self.first(setting) + TRIALS)
         rows = [method.trial(domain, domain.collect(setting.units, seed), setting) for seed in seeds]
         values = {column: [row[column] for row in rows] for column in rows[0]}
         dataset = f"simulated {domain.name}, {setting.units} trajectories a trial, seeds {seeds[0]} to {seeds[-1]}"
         results.put(key, dataset=dataset, seed=seeds[0], values=values)
 
 
-NAMES = {
+NAMES = {  # how the methods are called in the pictures, in the order of the colours
     "residual": "residual regression",
     "gpope": "GPOPE, best step",
     "dp_lstd": "DP-LSTD, best clip",
@@ -277,16 +219,12 @@ NAMES = {
     "best_constant": "best constant",
     "zero": "zero",
 }
-"""How the methods are called in the pictures, in the order of the colours."""
 
 
 def over_units(
     stores: Sequence[Store], domain: str, epsilon: float, units: Sequence[int], *, column: str, title: str
 ) -> Panel:
-    """The mean of a column over the number of units, for every method of `NAMES` that has rows (add or remove).
-
-    Of a method with a grid it is the best value of the grid for this very column.
-    """
+    """The mean of a column by number of units (add or remove); of a method with a grid, the least of the grid."""
     curves = []
     for name, shown in NAMES.items():
         flat = name in ("zero", "best_constant")

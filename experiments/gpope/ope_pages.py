@@ -5,8 +5,6 @@ clip or ridge of the least RMSE, and behind the slash the least MSPBE of the gri
 are picks in hindsight.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -64,8 +62,7 @@ DOMAINS = {
     "HIV treatment, off-policy": (gpope_hiv, "hiv"),
 }
 MEASURES = {"distance_mean": "distance", "rmse_mean": "RMSE", "mspbe_mean": "MSPBE"}
-LARGEST = 1e6
-"""Of a curve, over its least value: what is above is left out."""
+LARGEST = 1e6  # of a curve, over its least value: what is above is left out
 
 
 def errors(stores: Sequence[Store], domain: str, method: str, setting: Setting) -> str:
@@ -97,13 +94,11 @@ def chain() -> str:
 
 
 def others() -> str:
-    """Mountain car, HIV treatment and the random process."""
     places = DOMAINS | {"random process, off-policy": (ope_random_mdp, "random_mdp")}
     return "\n\n".join(f"{title}\n\n{values((m.store(),), name, OTHERS)}" for title, (m, name) in places.items())
 
 
 def whole_policies() -> str:
-    """RMSE of the value of a policy on the random process."""
     results, own, rows = ope_estimators.store(), ope_random_mdp.store(), []
     truth = results.values("random_mdp/wpdis/floor")["truth"]
     for method, words in ESTIMATORS.items():
@@ -119,7 +114,6 @@ def whole_policies() -> str:
 
 
 def steps() -> str:
-    """GPOPE over its step size on every domain, as a picture."""
     replaced = Setting(1_000, 1.0, "replace_one"), Setting(1_000, 0.1, "replace_one")
     places = {"chain": (gpope_chain_baselines, "chain"), **DOMAINS}
     panels = []
@@ -185,11 +179,10 @@ def _shown(value: float | None) -> str:
     return "diverges" if value is None else f"{value:.3g}"
 
 
-PAGES: dict[str, Callable[[], str]] = {
+PAGES: dict[str, Callable[[], str]] = {  # what `pages` shows, by the names of its places
     "gpope_chain_values": chain,
     "gpope_other_values": others,
     "ope_values": whole_policies,
     "gpope_steps": steps,
     "gpope_schedules": schedules,
 }
-"""What `pages` shows, by the names of its places."""

@@ -6,8 +6,6 @@ noise. The method's defaults were chosen on other processes. Where noise is larg
 value 0 although RMSE is better than the best constant's.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
@@ -24,14 +22,13 @@ from experiments.gpope.ope_methods import (
     Yardstick,
     mean,
 )
-from experiments.lib.experiment import Figure, command_line, store_of
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import command_line, store_of
 from tacit import off_policy_evaluation as ope
 from tacit.units import Relation
 
-PROCESS = 61
-"""The seed of the process itself."""
-FRESH = 5_200_000
-"""The first seed of data sets; those of the former default begin at 5,000,000."""
+PROCESS = 61  # the seed of the process itself
+FRESH = 5_200_000  # the first seed of data sets; those of the former default begin at 5,000,000
 UNITS, EPSILONS = 1_000, (1.0, 0.1)
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
 
@@ -45,7 +42,6 @@ def rows() -> list[str]:
 
 @functools.cache
 def domain() -> Domain:
-    """The random process, off-policy."""
     mdp = random_mdp.random_mdp(PROCESS)
 
     def collect(units: int, seed: int) -> Columns:
@@ -78,9 +74,9 @@ configuration, run_row = ROWS.configuration, ROWS.run_row
 store = store_of(__file__, configuration, "the method's defaults, chosen on other seeds and other processes")
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     value = mean(store(), "random_mdp", "residual", Setting(UNITS, 1.0))
-    return [Figure("random process, off-policy, m=1000, epsilon 1: rmse", value, 0.4, at_least=False)]
+    yield at_most("random process, off-policy, m=1000, epsilon 1: rmse", value, 0.4)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ The default seed is one of 200 whose figures are close to a process of published
 policy's differ from them by 1.02; the largest ratio is 3.45.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,16 +28,11 @@ REACH = 2
 
 @dataclass(frozen=True, eq=False)
 class RandomMdp:
-    """One process and its two policies; a state is an int64.
+    """One process and its two policies; a state is an int64."""
 
-    Args:
-        transitions: [S, A, S] probabilities.
-        rewards: [S, A], in [0, 1].
-        behaviour, target: [S, A] probabilities of the actions.
-    """
-
-    transitions: FloatArray
-    rewards: FloatArray
+    transitions: FloatArray  # [S, A, S] probabilities
+    rewards: FloatArray  # [S, A], in [0, 1]
+    # behaviour, target: [S, A] probabilities of the actions
     behaviour: FloatArray
     target: FloatArray
 

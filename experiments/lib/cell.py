@@ -5,8 +5,6 @@ one task, which holds all that it may see, and returns what the cell judges. Wha
 it asks `task.vault(plan)`: then tacit accounts for it (docs/own-method.md).
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json
@@ -24,48 +22,30 @@ from experiments.lib.store import provenance
 from experiments.lib.tables import NONE, markdown, spread
 
 Values = dict[str, float]
-SILENT = "no numbers in the text that we have"
-"""Of a paper."""
+SILENT = "no numbers in the text that we have"  # of a paper
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the printed table.
+    """A line of the printed table."""
 
-    Args:
-        name: of the method.
-        cells: by measure the values of its runs, or what others print.
-        source: where they come from.
-    """
-
-    name: str
-    cells: Mapping[str, Sequence[float] | str]
-    source: str
+    name: str  # of the method
+    cells: Mapping[str, Sequence[float] | str]  # by measure the values of its runs, or what others print
+    source: str  # where they come from
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
+    """A cell of a table."""
 
-    Args:
-        title: what it is, with its promise and unit.
-        measures: what is judged.
-        task: seed -> what the method gets.
-        judge: the task and what the method returned -> a value for each measure.
-        seeds: of ours, in their order.
-        others: the lines of the same cell that are known.
-        minutes: CPU minutes of a seed besides the method; None where rows hold none.
-        digits: behind the point.
-    """
-
-    title: str
-    measures: Sequence[str]
-    task: Callable[[int], Any]
-    judge: Callable[[Any, Any], Values]
-    seeds: Sequence[int]
-    others: Sequence[Line]
-    minutes: float | None = None
-    digits: int = 1
+    title: str  # what it is, with its promise and unit
+    measures: Sequence[str]  # what is judged
+    task: Callable[[int], Any]  # seed -> what the method gets
+    judge: Callable[[Any, Any], Values]  # the task and what the method returned -> a value for each measure
+    seeds: Sequence[int]  # of ours, in their order
+    others: Sequence[Line]  # the lines of the same cell that are known
+    minutes: float | None = None  # CPU minutes of a seed besides the method; None where rows hold none
+    digits: int = 1  # behind the point
 
 
 def parser(words: str | None, method: str) -> argparse.ArgumentParser:
@@ -80,11 +60,7 @@ def parser(words: str | None, method: str) -> argparse.ArgumentParser:
 
 
 def load(name: str) -> Callable[[Any], Any]:
-    """The function MODULE:FUNCTION.
-
-    Raises:
-        SystemExit: there is none.
-    """
+    """The function MODULE:FUNCTION; SystemExit where there is none."""
     module, _, function = name.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
@@ -102,11 +78,7 @@ def load(name: str) -> Callable[[Any], Any]:
 
 
 def run(cell: Cell, options: argparse.Namespace) -> dict[str, list[float]]:
-    """Run the method, print the cell, and keep it where that is asked for; the values of its runs by measure.
-
-    Raises:
-        SystemExit: there is no such method, or more runs than seeds.
-    """
+    """Run the method, print the cell, and keep it where that is asked for; the values of its runs by measure."""
     torch.set_num_threads(1)
     method, seeds = load(options.method), list(cell.seeds)[: options.runs]
     if len(seeds) < options.runs:

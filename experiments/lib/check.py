@@ -4,19 +4,19 @@ Exits with 1 when a figure misses its bound, a row is missing that no queue will
 from what the experiment asks for today. It compares configurations and figures, never sources, and never fails on age.
 """
 
-from __future__ import annotations
-
 import functools
 import subprocess
 import sys
+import tomllib
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from experiments.lib.history import CHANGED_AFTER_EVALUATION
 from experiments.lib.queue import QUEUE
 from experiments.lib.store import ROOT, Store, experiment
 
-EXPERIMENTS = (
+EXPERIMENTS = (  # in the order in which they are printed
     *("ten_releases", "demo_answers", "gpope_chain", "gpope_chain_baselines", "gpope_schedules", "gpope_mountain_car"),
     *("gpope_hiv", "ope_random_mdp", "ope_accounting", "ope_rare_scores", "ope_estimators", "ope_open_bandit"),
     *("ope_judges", "improvement", "improvement_null", "improvement_peers", "tune_improvement_peers"),
@@ -32,7 +32,18 @@ EXPERIMENTS = (
     *("table14_accounting", "figure9_learning", "table2_trajectories", "table13_trajscore", "figure8_horizon"),
     *("trajectory_audit", "audits", "faults", "federation_scale", "fuzz"),
 )
-"""In the order in which they are printed."""
+
+
+def _changes() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for change in tomllib.loads(Path(__file__).with_name("history.toml").read_text(encoding="utf-8"))["changes"]:
+        for name in change["experiments"]:
+            found[name] = (*found.get(name, ()), change["said"])
+    return found
+
+
+CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = _changes()
+"""By experiment what was changed after somebody had seen its evaluation rows, and how often (`history.toml`)."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,17 @@ class Figure:
     def __str__(self) -> str:
         sign = ">=" if self.at_least else "<="
         return f"{'ok  ' if self.holds else 'MISS'} {self.name}: {self.value:.4g} ({sign} {self.bound:g})"
+
+
+Figures = Iterator[Figure]  # of an experiment
+
+
+def at_least(name: str, value: float, bound: float) -> Figure:
+    return Figure(name, value, bound, at_least=True)
+
+
+def at_most(name: str, value: float, bound: float) -> Figure:
+    return Figure(name, value, bound, at_least=False)
 
 
 def check(name: str) -> tuple[list[str], bool]:
@@ -77,7 +99,7 @@ def check(name: str) -> tuple[list[str], bool]:
     faults += [f"{count} rows have another configuration: {change}" for change, count in differing.items()]
     lines += [f"MISS {fault}" for fault in faults]
     try:
-        figures: list[Figure] = module.figures() if hasattr(module, "figures") else []
+        figures: list[Figure] = list(module.figures()) if hasattr(module, "figures") else []
     except LookupError as missing:
         return (
             ([*lines, "     its figures wait for them"], True)

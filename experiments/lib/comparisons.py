@@ -7,8 +7,6 @@ experiment together (`tacit.evaluation.statistics.compare`), at 5 %. "All agents
 learn from the same tables, since these share the data of a run. `pages` puts the counts into docs/results/.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,32 +26,21 @@ from experiments.privorl.parts.synthesis_cells import SHORT
 from tacit.evaluation.statistics import Comparison, compare
 from tacit_worlds.populations import Kind
 
-Key = tuple[str, str]
-"""The rival, and where it is met."""
+Key = tuple[str, str]  # the rival, and where it is met
 Pairs = dict[Key, tuple[np.ndarray, np.ndarray]]
 POOLED = "all agents"
 
 
 @dataclass(frozen=True)
 class Family:
-    """The comparisons of one experiment.
+    """The comparisons of one experiment."""
 
-    Args:
-        own: what is compared with rivals.
-        measure: of which a larger value is better; errors are compared with their sign changed.
-        pairs: tacit's values and the rival's, of all runs.
-    """
-
-    own: str
-    measure: str
-    pairs: Callable[[], Pairs]
+    own: str  # what is compared with rivals
+    measure: str  # of which a larger value is better; errors are compared with their sign changed
+    pairs: Callable[[], Pairs]  # tacit's values and the rival's, of all runs
 
     def compared(self) -> dict[Key, Comparison]:
-        """All tests with one correction.
-
-        Raises:
-            LookupError: a row is missing or has another configuration.
-        """
+        """All tests with one correction; LookupError where a row is missing or has another configuration."""
         return compare(self.pairs())
 
 
@@ -173,12 +160,7 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def table(name: str, words: Mapping[str, str]) -> str:
-    """A line a rival: in how many cells tacit is below, not apart and above, and where it is below.
-
-    Args:
-        name: of the experiment.
-        words: of rivals in a table; others are shown as they are.
-    """
+    """A line a rival, by its words: in how many cells tacit is below, not apart and above, and where it is below."""
     family = FAMILIES[name]
     found = family.compared()
     lines = []

@@ -1,7 +1,5 @@
 """What a row was made with, as JSON: plans, settings of agents and sizes of data, resolved to every default."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import hashlib
@@ -19,8 +17,7 @@ import numpy as np
 from tacit.serialization import INLINE
 
 Json = Any
-LONGEST = 64
-"""Numbers of an array that are written out; of a longer one its shape and a digest are."""
+LONGEST = 64  # numbers of an array that are written out; of a longer one its shape and a digest are
 CONSTANTS: dict[str, tuple[str, ...]] = {
     "Acrobot": ("SECONDS", "GRAVITY", "FASTEST"),
     "CartPole": ("SECONDS", "FARTHEST", "STEEPEST"),
@@ -41,9 +38,10 @@ LATER = frozenset({"ImportanceSampling.on_policy", "ImprovementPlan.judging"})
 
 
 def describe(value: Any) -> Json:
-    """A value as JSON. A dataclass becomes its class's name (`type`) and all its fields, defaults included, with the
-    `CONSTANTS` of its module; an object without any attribute becomes its class's name.
+    """A value as JSON.
 
+    A dataclass becomes its class's name (`type`) and all its fields, defaults included, with the `CONSTANTS` of its
+    module; an object without any attribute becomes its class's name.
     Functions and classes become their names, sets are sorted, infinities and NaN become strings.
 
     Raises:

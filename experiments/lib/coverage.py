@@ -8,8 +8,6 @@ Counts come from the rows: how many of those that an experiment asks for are the
 table they fill.
 """
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -20,11 +18,10 @@ from experiments.lib.store import experiment
 from experiments.lib.tables import NONE, markdown
 
 STATES = ("run", "reduced", "not run")
-METHODS = {
+METHODS = {  # the paper's methods by the ways of stored rows: MST stands for PGM
     **{"real": "real rows", "raked": "PrivORL", "raked_of": "PrivORL", "tacit_j": "PrivORL", "mst": "PGM"},
     **{name: name for name in ("privsyn", "pate_gan", "pre_pate_gan", "unet", "dp_transformer")},
 }
-"""The paper's methods by the ways of stored rows: MST stands for PGM."""
 DATA_SETS = {
     **{name: name for name in ("umaze", "medium", "large")},
     **{"half_cheetah": "half-cheetah", "half_cheetah_replay": "half-cheetah", "kitchen_glance": "kitchen"},

@@ -1,18 +1,12 @@
-"""The pages of results: `python -m experiments.lib.pages` puts every table and picture in its place in docs/results/,
-and in docs/scale.md.
+"""`python -m experiments.lib.pages` puts every table and picture in its place in docs/results/ and docs/scale.md.
 
-    python -m experiments.lib.pages  # all pages
-    python -m experiments.lib.pages docs/results/mobility.md
+    python -m experiments.lib.pages docs/results/mobility.md  # one page
     python -m experiments.lib.pages --show dppg_audit "tests of experts_table"  # print tables
     python -m experiments.lib.pages --draw  # pictures of policy gradients and experts
 
-A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. NAME is one of `TABLES`, or an experiment
-with a table of its own. Besides tables there are `rows of NAME ...`, where the rows of some experiments come from,
-`changes of NAME ...`, whether a method was changed after its evaluation rows had been seen, `tests of NAME`, where
-tacit is below and above its rivals, and `coverage of PAPER`, what of a paper was run. Nothing is run.
+A place is `<!-- results: NAME -->`, up to `<!-- end -->` if there is one. NAME is one of `TABLES`, an experiment with a
+table of its own, or `rows`, `changes` or `tests of EXPERIMENT ...`, or `coverage of PAPER`. Nothing is run.
 """
-
-from __future__ import annotations
 
 import re
 import sys
@@ -25,23 +19,22 @@ from experiments.dppg import dppg_audit, dppg_frontier, dppg_riverswim, dppg_tab
 from experiments.experts import experts_table, experts_tables
 from experiments.gpope import ope_pages
 from experiments.lib import comparisons, coverage
-from experiments.lib.history import CHANGED_AFTER_EVALUATION
+from experiments.lib.check import CHANGED_AFTER_EVALUATION
 from experiments.lib.store import ROOT, experiment
 from experiments.lib.tables import markdown, seconds_of, stacked
 from experiments.pategail import mobility_frontier, mobility_tables
-from experiments.privorl.parts import synthesis_pages, trajectory_pages
+from experiments.privorl.parts import synthesis_pages
 
 PAGES = ROOT / "docs" / "results"
 SCALE = ROOT / "docs" / "scale.md"
 PLACE = re.compile(r"(<!-- results: ([\w ]+) -->\n)(?:(?:(?!<!-- results).)*?<!-- end -->\n)?", re.DOTALL)
-RIVALS = {
-    **trajectory_pages.WHOLE,
+RIVALS = {  # of tables of tests
+    **synthesis_pages.WHOLE,
     **synthesis_pages.WORDS,
     **synthesis_pages.UNTAUGHT,
     **experts_tables.PRIVATE,
     **experts_tables.REFERENCES,
 }
-"""Of tables of tests."""
 
 
 def movement(people: int) -> str:

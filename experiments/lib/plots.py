@@ -1,7 +1,5 @@
 """Line charts of the experiments as one SVG file: panels side by side over one legend."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

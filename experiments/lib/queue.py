@@ -12,12 +12,9 @@ together has `together(keys)`, which groups them, and `run_rows(keys, results)`,
 `run_row(key, results)`.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import functools
-import inspect
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +24,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from experiments.lib.store import ROOT, Store, experiment
+from experiments.lib.store import Store, experiment
 from experiments.lib.tables import costs, overview, shown
 from tacit.parallel import parallel_map
 
@@ -36,17 +33,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Job:
-    """Rows of one experiment that are wanted.
+    """Rows of one experiment that are wanted."""
 
-    Args:
-        name: of the experiment's module.
-        hours: CPU hours that it may take in one run of the queue.
-        prefixes: of the keys that are wanted; none for all.
-    """
-
-    name: str
-    hours: float
-    prefixes: tuple[str, ...] = ()
+    name: str  # of the experiment's module
+    hours: float  # CPU hours that it may take in one run of the queue
+    prefixes: tuple[str, ...] = ()  # of the keys that are wanted; none for all
 
     def missing(self, pattern: str = "*") -> list[str]:
         """Keys of this pattern without a row of the present configuration, in the experiment's order."""
@@ -71,13 +62,13 @@ class Job:
                     return
 
 
-def make(module: Any, keys: list[str], results: Store, **size: bool) -> None:
+def make(module: Any, keys: list[str], results: Store) -> None:
     """Make rows of an experiment, together, where it can, or one by one, and print what they found."""
     if hasattr(module, "run_rows"):
-        module.run_rows(keys, results, **size)
+        module.run_rows(keys, results)
     else:
         for key in keys:
-            module.run_row(key, results, **size)
+            module.run_row(key, results)
     for key in filter(results.has, keys):
         print(f"{key}: {shown(results.values(key))}", flush=True)
 
@@ -93,8 +84,7 @@ def _made(name: str, clock: Callable[[], float], keys: list[str]) -> float:
 def command_line(file: str, arguments: Sequence[str] | None = None) -> None:
     """What `python -m experiments.PAPER.NAME` does: make the missing rows whose keys match, or show what there is.
 
-    An experiment may have a `table(results)` and a `plot(results)` of its own, and a small size: `quick` of its `store`
-    and `run_row`.
+    An experiment may have a `table(results)` and a `plot(results)` of its own.
 
     Args:
         file: of the experiment; its words are the help.
@@ -109,8 +99,6 @@ def command_line(file: str, arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--costs", action="store_true", help="print what is missing costs and run nothing")
     if hasattr(module, "plot"):
         parser.add_argument("--plot", action="store_true", help="draw the picture in docs/images and run nothing")
-    if "quick" in inspect.signature(getattr(module, "run_rows", None) or module.run_row).parameters:
-        parser.add_argument("--quick", action="store_true", help="small rows, written under runs/quick/")
     options = parser.parse_args(arguments)
     if options.table:
         print(getattr(module, "table", overview)(module.store()))
@@ -118,11 +106,6 @@ def command_line(file: str, arguments: Sequence[str] | None = None) -> None:
         print(costs(module.store(), module.rows()))
     elif getattr(options, "plot", False):
         module.plot(module.store())
-    elif getattr(options, "quick", False):
-        results = module.store(ROOT / "runs" / "quick" / f"{Path(file).stem}.json", quick=True)
-        for key in module.rows():
-            if any(fnmatch.fnmatchcase(key, pattern) for pattern in options.keys) and not results.has(key):
-                make(module, [key], results, quick=True)
     else:
         job = Job(Path(file).stem, float("inf"))
         for pattern in options.keys:

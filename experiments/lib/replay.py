@@ -13,8 +13,6 @@ A row whose code is the same raises a false alarm with a probability of about `A
 compared. Kept tables are made again, too.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import random
@@ -34,14 +32,10 @@ from experiments.lib.store import Store, experiment
 
 COSTS = ("cpu_s", "seconds", "peak_mib", "agent_cpu_s", "fit", "pretrain", "sample", "processes")
 """Names of values that measure the machine."""
-ROUNDING = 1e-9
-"""Relative difference of two numbers that are the same: what the order of a sum may change."""
-MACHINE = 1e-6
-"""What another machine may change, as for golden runs: long compositions add its roundings up."""
-ALARM = 0.01
-"""Probability of a false alarm for one row, shared by all its values."""
-ROWS, TRIALS = 3, 8
-"""Fewest rows, or else numbers in a list, that a spread is known from."""
+ROUNDING = 1e-9  # relative difference of two numbers that are the same: what the order of a sum may change
+MACHINE = 1e-6  # what another machine may change, as for golden runs: long compositions add its roundings up
+ALARM = 0.01  # probability of a false alarm for one row, shared by all its values
+ROWS, TRIALS = 3, 8  # fewest rows, or else numbers in a list, that a spread is known from
 
 
 def main(arguments: list[str]) -> int:
@@ -121,17 +115,17 @@ def compare(stored: Any, again: Any, others: Sequence[Any]) -> str:
     return f"the same in distribution ({known}{'; not judged: ' if unknown else ''}{', '.join(unknown)})"
 
 
-SUMMARIES: Mapping[str, Callable[[Any], float]] = {
+SUMMARIES: Mapping[str, Callable[[Any], float]] = {  # what is compared of lists of numbers, one a row
     "mean": lambda numbers: float(np.mean(numbers)),
     "low": lambda numbers: float(min(numbers)),
     "high": lambda numbers: float(max(numbers)),
 }
-"""What is compared of lists of numbers, one a row."""
 
 
 def within(value: float, numbers: Sequence[float], level: float) -> bool:
-    """Whether a number is one that these could have been drawn with, at a level of significance; on a logarithmic scale
-    where that is wider and all are positive, because many figures (errors, chances) are skewed.
+    """Whether a number is one that these could have been drawn with, at a level of significance.
+
+    On a logarithmic scale where that is wider and all are positive: many figures (errors, chances) are skewed.
     """
     scales: list[tuple[float, Any]] = [(value, np.asarray(numbers, float))]
     if value > 0 and min(numbers) > 0:

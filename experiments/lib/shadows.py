@@ -72,11 +72,7 @@ def scored(
 
 
 def read(results: Store, wanted: Sequence[Block]) -> dict[str, tuple[Trials, Trials]]:
-    """By score, the shadow and the target runs of some stored blocks.
-
-    Raises:
-        LookupError: a row is missing or has another configuration.
-    """
+    """By score, the shadow and the target runs of some stored blocks; LookupError where one is missing."""
     rows: dict[Side, list[dict[str, Any]]] = {"shadow": [], "target": []}
     for block in wanted:
         rows[block.side].append(results.values(block.key))

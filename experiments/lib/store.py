@@ -11,21 +11,17 @@ without one is counted and named by `check`, and never compared. `valid_by` mark
 of small runs had carried over to later code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import fcntl
-import functools
 import importlib
 import importlib.metadata
-import inspect
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,17 +66,12 @@ def provenance() -> dict[str, Any]:
 
 @dataclass
 class Store:
-    """The rows of one experiment.
+    """The rows of one experiment."""
 
-    Args:
-        path: the JSON file.
-        configuration: of a key: everything that decides a row's distribution, resolved; not its seed.
-        hyperparameters: where the hyper-parameters of all rows come from.
-    """
-
-    path: Path
+    path: Path  # the JSON file
+    # of a key: everything that decides a row's distribution, resolved; not its seed
     configuration: Callable[[str], Json]
-    hyperparameters: str
+    hyperparameters: str  # where the hyper-parameters of all rows come from
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     configurations: dict[str, Json] = field(default_factory=dict)
 
@@ -114,11 +105,7 @@ class Store:
         return key in self.rows and not self.changes(key)
 
     def values(self, key: str) -> dict[str, Any]:
-        """The values of a row.
-
-        Raises:
-            LookupError: there is no row, or its configuration differs from what is asked for today.
-        """
+        """The values of a row; LookupError where there is none, or its configuration is not what is asked for today."""
         if key not in self.rows:
             raise LookupError(f"{self.path.name}: the row {key} is missing")
         if changes := self.changes(key):
@@ -170,17 +157,38 @@ def store_of(file: str, configuration: Callable[..., Json], hyperparameters: str
 
     Args:
         file: of the experiment; its rows have the same name.
-        configuration: of a key. What else `store` is given by name, such as `quick=True`, goes to it.
-        hyperparameters: see `Store`.
+        configuration, hyperparameters: see `Store`.
     """
+    own = RESULTS / f"{Path(file).stem}.json"
+    return lambda path=own: Store(path, configuration, hyperparameters)
 
-    def store(path: Path | None = None, **changes: Any) -> Store:
-        folder = ROOT / "runs" / "quick" if changes.get("quick") else RESULTS
-        taken = inspect.signature(configuration).parameters
-        asked = functools.partial(configuration, **{name: one for name, one in changes.items() if name in taken})
-        return Store(path or folder / f"{Path(file).stem}.json", asked if changes else configuration, hyperparameters)
 
-    return store
+Jobs = Mapping[str, tuple[Json, Callable[[], dict[str, Any]]]]  # for each key its settings, and what computes the row
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The rows of an experiment that reads no records: each is what a function of public settings returns."""
+
+    file: str  # of the experiment
+    jobs: Callable[..., Jobs]  # see `Jobs`
+    hyperparameters: str = "none"  # see `Store`
+    seed: int = 0  # of all rows
+    dataset: str = "none"  # what they are about
+
+    @property
+    def store(self) -> Callable[..., Store]:
+        return store_of(self.file, self.configuration, self.hyperparameters)
+
+    def rows(self) -> list[str]:
+        """Keys, in the order of the jobs."""
+        return list(self.jobs())
+
+    def configuration(self, key: str) -> Json:
+        return self.jobs()[key][0]
+
+    def run_row(self, key: str, results: Store) -> None:
+        results.put(key, dataset=self.dataset, seed=self.seed, values=self.jobs()[key][1]())
 
 
 def as_lines(content: dict[str, dict[str, Any]]) -> str:

@@ -3,8 +3,6 @@
 A changed configuration makes them again; changed code does not: `replay` begins with an empty folder.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import os

@@ -1,7 +1,5 @@
 """Cells and tables of the pages of results, as Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,13 +1,13 @@
 """Simulated records behind doors whose ledgers lie in a folder that goes away."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tacit.data.trajectories import Trajectories
 from tacit.privacy.accounting.filters import SUM, Composition
@@ -17,6 +17,13 @@ from tacit.units import Unit
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Where such folders are: ledgers of simulated people need no disk."""
+
+
+def calibrated(plan: Any, unit: Unit, epsilon: float, delta: float) -> Any:
+    """The plan at this epsilon; without noise, and so without a promise, where it is infinite."""
+    if math.isinf(epsilon):
+        return replace(plan, noise_multiplier=0.0).account(unit=unit, delta=delta)
+    return plan.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
 
 @contextlib.contextmanager

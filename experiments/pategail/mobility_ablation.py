@@ -6,11 +6,10 @@ people; and rewards that are all zero. Rows at epsilon 10: the recipe, 40 % of t
 (`local`), and each is then private against the server too. The last averaged policy is judged, none picked.
 """
 
-from __future__ import annotations
-
 import math
 
-from experiments.lib.experiment import Figure, command_line
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import command_line
 from experiments.pategail.mobility_ways import Change, Changes
 
 PENALTIES = (0.0, 1.0, 5.0, 10.0, 15.0, 20.0)
@@ -31,15 +30,13 @@ ROWS = Changes(
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
     seq = {(change.name, change.epsilon): float(ROWS.column(results, change).mean()) for change in ROWS.every}
     nothing, recipe = seq["silent", math.inf], seq["penalty 10", math.inf]
     local, central = seq["local", 10.0], seq["recipe", 10.0]
-    return [
-        Figure("no noise: SEQ of the recipe over that of silence", recipe / nothing, 0.5, at_least=False),
-        Figure("epsilon 10: SEQ of noise by every device over that of central noise", local / central, 1.0),
-    ]
+    yield at_most("no noise: SEQ of the recipe over that of silence", recipe / nothing, 0.5)
+    yield at_least("epsilon 10: SEQ of noise by every device over that of central noise", local / central, 1.0)
 
 
 if __name__ == "__main__":

@@ -1,28 +1,18 @@
 """How a round's budget is split among rewards, at equal rho: PateGAIL++ on Geolife's 83 people.
 
-Every rule costs the same, whatever it does: answers are bounded after they are weighted. Rows, all else as in the
-recipe for rewards of samples:
-
-- `uniform`: every reward gets the same noise;
-- `paper`: less noise for what looked generated in the round before (weights 1 - R + .05), as PateGAIL++ asks; the
-  rewards of the round before are its pilot, which costs nothing;
-- `mirrored`: the other way round, more noise for what looked generated: what the paper's direction is worth;
-- `utility`: noise by how often a pair is played, which makes the error of the policy's gradient least;
-- `noise`: rewards are noise alone, split evenly.
-
-The last averaged policy is judged, none picked.
+Every rule costs the same, whatever it does: answers are bounded after they are weighted. `paper` has less noise for
+what looked generated in the round before (weights 1 - R + .05), as PateGAIL++ asks; `mirrored` the other way round;
+`utility` noise by how often a pair is played, which makes least error of the policy's gradient; `noise` noise alone.
 """
-
-from __future__ import annotations
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, command_line
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import command_line
 from experiments.pategail.mobility_ways import Change, Changes
 
 EPSILONS = (2.0, 10.0)
-LEAST = 0.05
-"""The weight of a reward of 0 under the rule `mirrored`."""
+LEAST = 0.05  # the weight of a reward of 0 under the rule `mirrored`
 
 
 def mirrored(pilot: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -31,7 +21,6 @@ def mirrored(pilot: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 
 def rules(epsilon: float) -> list[Change]:
-    """All of them at an epsilon."""
     weights = {"rule": "R + least", "least": LEAST}
     named = [Change(rule, epsilon, changes=(("allocation", rule),)) for rule in ("uniform", "paper", "utility")]
     own = Change(
@@ -45,18 +34,17 @@ ROWS = Changes(__file__, tuple(change for epsilon in EPSILONS for change in rule
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for epsilon in EPSILONS:
         keys = [key for key in rows() if f"/{epsilon:g}/" in key]
         certified = max(results.values(key)["certified"] for key in keys)
-        out.append(Figure(f"epsilon {epsilon:g}: largest certified epsilon", certified, epsilon, at_least=False))
+        yield at_most(f"epsilon {epsilon:g}: largest certified epsilon", certified, epsilon)
         seq = {change.name: ROWS.column(results, change) for change in ROWS.every if change.epsilon == epsilon}
         for rule in ("paper", "mirrored", "utility"):
             low = float((seq[rule] / seq["uniform"].mean()).mean())
             words = f"epsilon {epsilon:g}: SEQ of {rule} over that of uniform (no rule halves it)"
-            out.append(Figure(words, low, 0.5))
-    return out
+            yield at_least(words, low, 0.5)
 
 
 if __name__ == "__main__":

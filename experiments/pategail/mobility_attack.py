@@ -17,8 +17,6 @@ is a block of runs of one method at one epsilon, with the members and every atta
 devices, with fewer rounds than the recipe's.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -29,12 +27,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, markdown, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, grouped, markdown, store_of
 from experiments.lib.shadows import Block, blocks, read, scored
+from experiments.lib.vaults import calibrated
 from experiments.pategail import mobility_shadows, mobility_ways
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, unit, world
 from experiments.pategail.mobility_shadows import InMemory, OnDevices
-from experiments.pategail.mobility_ways import calibrated, guaranteed
+from experiments.pategail.mobility_ways import guaranteed
 from tacit.evaluation.attacks import (
     MIN_PROBABILITY,
     AttackResult,
@@ -60,11 +60,9 @@ from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.vault import plan as plans
 
 EPSILONS = (1.0, 2.0, 10.0, math.inf)
-FPR, POWER = 0.1, 0.4
-"""False alarm rate at which hits are counted, and what a method without privacy must show there."""
+FPR, POWER = 0.1, 0.4  # false alarm rate at which hits are counted, and what a method without privacy must show there
 BLOCK = 32
-RUNS = {"one_shot": (64, 64), "table": (64, 64), "pategail": (64, 32), "critics": (64, 32)}
-"""Shadow and target runs."""
+RUNS = {"one_shot": (64, 64), "table": (64, 64), "pategail": (64, 32), "critics": (64, 32)}  # shadow and target runs
 FEDERATED = {"pategail": (2.0, math.inf), "critics": (1.0, 10.0, math.inf)}
 """PateGAIL++, of which the policy is attacked, or critics' answers too; at these epsilons."""
 WORDS = {
@@ -75,10 +73,8 @@ WORDS = {
 }
 CATCHES = {"one_shot": "likelihood", "table": "likelihood", "critics": "critics"}
 """The attack that must find people where there is no noise."""
-COPIED = (0,)
-"""The slots of a day at which copied starts are looked for."""
-ROUNDS = 10
-"""Of PateGAIL++ here."""
+COPIED = (0,)  # the slots of a day at which copied starts are looked for
+ROUNDS = 10  # of PateGAIL++ here
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +89,6 @@ class OfCopied:
 
 
 def planned(name: str, epsilon: float) -> Any:
-    """A method's plan, not yet calibrated."""
     if name in FEDERATED:
         return replace(pategail.recipe("table", GEOLIFE), rounds=ROUNDS)
     return (mobility_ways.one_shot if name == "one_shot" else mobility_ways.table)(GEOLIFE, epsilon)
@@ -102,7 +97,7 @@ def planned(name: str, epsilon: float) -> Any:
 def method(name: str, epsilon: float) -> tuple[Any, float]:
     """A method's runs, and the mu that bounds every test."""
     here = world(GEOLIFE)
-    plan = calibrated(planned(name, epsilon), here, epsilon)
+    plan = calibrated(planned(name, epsilon), here.unit, epsilon, DELTA)
     if name in FEDERATED:
         run: Any = OnDevices(plan, heard=name == "critics")
     elif name == "one_shot":
@@ -119,7 +114,6 @@ def method(name: str, epsilon: float) -> tuple[Any, float]:
 
 
 def scores(run: Any) -> dict[str, Score]:
-    """The attacks on a method."""
     who = Candidates(world(GEOLIFE).days, GEOLIFE)
     found: dict[str, Score] = {"likelihood": DayLikelihood(who), "nearest": NearestDay(who), "overlap": DayOverlap(who)}
     if isinstance(run, OnDevices) and run.heard:
@@ -149,7 +143,6 @@ def values(block: Block, run: Any, mu: float) -> dict[str, Any]:
 
 
 def configuration(key: str) -> Json:
-    """What a row was made with, its seed aside: shadow and target runs differ in nothing else."""
     block = Block.of(key)
     attacks = {
         "days": Candidates.max_days,
@@ -180,41 +173,35 @@ def rows() -> list[str]:
 
 
 def attacked(results: Store, name: str, epsilon: float, least: bool = False) -> dict[str, AttackResult]:
-    """Every attack's result, from the raw scores."""
     found = read(results, wanted(name, epsilon, least))
     return {one: attack(*sides, delta=DELTA, fpr=FPR) for one, sides in found.items()}
 
 
 def mu_of(results: Store, name: str, epsilon: float) -> float:
-    """The bound of a method's promise."""
     return float(results.values(wanted(name, epsilon)[0].key)["mu"])
 
 
 def complete(results: Store) -> list[tuple[str, float]]:
-    """The methods and epsilons all of whose rows are there."""
     return [pair for pair in settings() if all(results.has(block.key) for block in wanted(*pair))]
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for name, epsilon in complete(results):
         mu, words = mu_of(results, name, epsilon), f"{name}, epsilon {epsilon:g}"
         found = attacked(results, name, epsilon)
         for one, result in found.items():
             if one == "copied starts":
-                out.append(Figure(f"{words}, copied starts: AUC", result.auc, 0.8))
+                yield at_least(f"{words}, copied starts: AUC", result.auc, 0.8)
             elif math.isfinite(mu):
-                out.append(Figure(f"{words}, {one}: AUC, lower end", result.auc_low, auc_bound(mu), at_least=False))
+                yield at_most(f"{words}, {one}: AUC, lower end", result.auc_low, auc_bound(mu))
                 most = tpr_bound(mu, FPR)
-                out.append(
-                    Figure(f"{words}, {one}: TPR at {FPR:.0%} FPR, lower end", result.tpr_low, most, at_least=False)
-                )
-                out.append(Figure(f"{words}, {one}: audited mu", result.mu, mu, at_least=False))
-                out.append(Figure(f"{words}, {one}: audited epsilon", result.epsilon, epsilon, at_least=False))
+                yield at_most(f"{words}, {one}: TPR at {FPR:.0%} FPR, lower end", result.tpr_low, most)
+                yield at_most(f"{words}, {one}: audited mu", result.mu, mu)
+                yield at_most(f"{words}, {one}: audited epsilon", result.epsilon, epsilon)
         if math.isinf(epsilon) and name in CATCHES:
             one = CATCHES[name]
-            out.append(Figure(f"{words}, {one}: TPR at {FPR:.0%} FPR, lower end", found[one].tpr_low, POWER))
-    return out
+            yield at_least(f"{words}, {one}: TPR at {FPR:.0%} FPR, lower end", found[one].tpr_low, POWER)
 
 
 COLUMNS = (
@@ -224,7 +211,6 @@ COLUMNS = (
 
 
 def lines(results: Store, name: str, epsilon: float, least: bool = False) -> list[list[str]]:
-    """A method's rows of the table."""
     mu = mu_of(results, name, epsilon)
     found = []
     for one, result in attacked(results, name, epsilon, least).items():
@@ -238,7 +224,6 @@ def lines(results: Store, name: str, epsilon: float, least: bool = False) -> lis
 
 
 def table(results: Store) -> str:
-    """All settings whose rows are complete."""
     return markdown(COLUMNS, (line for pair in complete(results) for line in lines(results, *pair)), "method")
 
 

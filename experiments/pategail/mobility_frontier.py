@@ -1,24 +1,11 @@
 """Private simulators of movement at equal epsilon: every method, three populations, who is how close to real days.
 
-Unit: one person with all days, added or removed; delta 1e-5; everything private, starts and distances included. Worlds:
-Geolife's 83 people, and 1,000 and 9,481 people of the invented city. A cell is one (people, row, epsilon, seed); a seed
-is a noise seed (noise is secret, so it is a number only), a training seed and a seed of the generated days. The last
-policy is judged, none is picked. Cells hold the sets `sequence` (SEQ is their mean), `reference` (for Geolife against
-its test days) and `robust`.
-
-one_shot       the default: one release, then imitation on the server
-table          the private table of actions with the same states
-epr            four private numbers; `timegeo` a rhythm with bursts; `markov` a chain over coarse blocks
-silence        the one-shot method where people add nothing: what noise alone looks like
-samples        PateGAIL++ with rewards for every public sample; `rewards` for buckets; `linear` with linear critics;
-               `gradient` policy gradients; `local` with noise by every device
-noise          `samples` whose rewards are noise alone
-
-Two rows of real days stand beside them: `floor` compares halves of the people, `perfect` what a perfect simulator makes
-(`World.perfect`), which is the floor.
+A cell is one (people, row, epsilon, seed); a seed is a noise seed (noise is secret, so it is a number only), a training
+seed and a seed of the generated days. The last policy is judged, none is picked. Cells hold the sets `sequence` (SEQ is
+their mean), `reference` (for Geolife against its test days) and `robust`. `mobility_ways` makes the rows: `silence` is
+the one-shot method where people add nothing, `noise` PateGAIL++ whose rewards are noise alone, `local` has noise by
+every device. Of real days `floor` compares halves of the people, `perfect` is what a perfect simulator makes.
 """
-
-from __future__ import annotations
 
 import functools
 import itertools
@@ -26,13 +13,13 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
-from experiments.pategail.mobility_runs import DRAWS, FLOORS, GEOLIFE, World, described, generated, unit, world
-from experiments.pategail.mobility_ways import WAYS, Way, guaranteed
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
+from experiments.pategail.mobility_runs import DRAWS, FLOORS, GEOLIFE, described, generated, unit, world
+from experiments.pategail.mobility_ways import WAYS, guaranteed
 
 EPSILONS = (1.0, 2.0, 5.0, 10.0, math.inf)
 PEOPLE = (GEOLIFE, 1_000, 9_481)
@@ -103,12 +90,10 @@ def rows() -> list[str]:
 
 
 def real(people: Sequence[int]) -> list[str]:
-    """Keys of rows in which real days are compared with real ones."""
     return [f"{number}/{row}" for number in people for row in ("floor", "perfect")]
 
 
 def jobs() -> list[Job]:
-    """All of them, those that matter most first."""
     cheap = [
         Job(people, row, epsilon, _seeds(people, row, epsilon))
         for people, epsilon, row in itertools.product(PEOPLE, EPSILONS, CHEAP)
@@ -137,21 +122,16 @@ def seeds_of(people: int, row: str, epsilon: float) -> tuple[int, ...]:
 
 
 def column(results: Store, people: int, row: str, epsilon: float, metrics: str, name: str) -> list[float]:
-    """One measure of a row for every seed."""
     seeds = seeds_of(people, row, epsilon)
     return [float(results.values(key(people, row, epsilon, seed))[metrics][name]) for seed in seeds]
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
 
     def mean(people: int, row: str, epsilon: float, metrics: str, name: str) -> float:
         return float(np.mean(column(results, people, row, epsilon, metrics, name)))
 
-    def at_most(words: str, value: float, bound: float) -> Figure:
-        return Figure(words, value, bound, at_least=False)
-
-    found: list[Figure] = []
     for metrics, name, bound in (
         ("sequence", "DailyLoc", 0.035),
         ("reference", "DailyLoc", 0.035),
@@ -160,55 +140,33 @@ def figures() -> list[Figure]:
         ("sequence", "SEQ", 0.022),
     ):
         words = f"Geolife, epsilon 2, one-shot: {name} ({metrics}), mean over 10 noise seeds"
-        found.append(at_most(words, mean(GEOLIFE, "one_shot", 2.0, metrics, name), bound))
+        yield at_most(words, mean(GEOLIFE, "one_shot", 2.0, metrics, name), bound)
     ours, table = (mean(GEOLIFE, row, 2.0, "sequence", "SEQ") for row in ("one_shot", "table"))
-    found.append(at_most("Geolife, epsilon 2: SEQ of one-shot over that of the table of actions", ours / table, 0.85))
+    yield at_most("Geolife, epsilon 2: SEQ of one-shot over that of the table of actions", ours / table, 0.85)
     words = "city, 9,481 people, epsilon 2, one-shot: DailyLoc"
-    found.append(at_most(words, mean(9_481, "one_shot", 2.0, "sequence", "DailyLoc"), 0.006))
+    yield at_most(words, mean(9_481, "one_shot", 2.0, "sequence", "DailyLoc"), 0.006)
     for people, bound in ((1_000, 0.010), (9_481, 0.005)):
         words = f"city, {people:,} people, epsilon 2, one-shot: OD"
-        found.append(at_most(words, mean(people, "one_shot", 2.0, "robust", "OD"), bound))
-    found.append(
-        at_most("city, 9,481 people, epsilon 2, one-shot: SEQ", mean(9_481, "one_shot", 2.0, "sequence", "SEQ"), 0.0028)
+        yield at_most(words, mean(people, "one_shot", 2.0, "robust", "OD"), bound)
+    yield at_most(
+        "city, 9,481 people, epsilon 2, one-shot: SEQ", mean(9_481, "one_shot", 2.0, "sequence", "SEQ"), 0.0028
     )
     four = [mean(9_481, "one_shot", 2.0, "sequence", name) for name in UNRELEASED]
     words = "city, 9,481 people, epsilon 2, one-shot: mean of the four measures of order that are not released"
-    found.append(at_most(words, float(np.mean(four)), 0.0024))
+    yield at_most(words, float(np.mean(four)), 0.0024)
     theirs = [mean(9_481, "table", 2.0, "sequence", name) for name in UNRELEASED]
-    found.append(at_most(f"{words}, over the table of actions", float(np.mean(four) / np.mean(theirs)), 1.0))
+    yield at_most(f"{words}, over the table of actions", float(np.mean(four) / np.mean(theirs)), 1.0)
     for epsilon in (2.0, math.inf):
         ours, control = (mean(GEOLIFE, row, epsilon, "sequence", "SEQ") for row in ("samples", "noise"))
         words = f"Geolife, epsilon {epsilon:g}: SEQ of PateGAIL++ over that of its noise alone"
-        found.append(at_most(words, ours / control, 1.0))
+        yield at_most(words, ours / control, 1.0)
     for people in PEOPLE:
         least = min(mean(people, row, 2.0, *place) for row in ("silence", "noise") for place in PUBLIC.values())
-        found.append(Figure(f"{people:,} people, epsilon 2: least of noise alone in the five measures", least, 1e-4))
+        yield at_least(f"{people:,} people, epsilon 2: least of noise alone in the five measures", least, 1e-4)
         perfect = results.values(f"{people}/perfect")["sequence"]["SEQ"]
         halves = results.values(f"{people}/floor")["halves"]["sequence"]["SEQ"]
         words = f"{people:,} people: SEQ of a perfect simulator over that of halves of the people"
-        found.append(at_most(words, perfect / halves, 1.0))
-    return found
-
-
-def run(job: Job, way: Way, here: World) -> dict[str, dict[str, Any]]:
-    """The values of a job's cells."""
-    began = time.process_time()
-    tables, notes = [], []
-    for seed, found in zip(job.seeds, way.simulators(here, job.epsilon, job.seeds), strict=True):
-        tables.append(generated(found.simulator, here, seed))
-        notes.append({"certified": found.epsilon if math.isfinite(found.epsilon) else "inf"})
-    measured = here.measured(tables)
-    seconds = round((time.process_time() - began) / len(tables), 2)
-    return {
-        name: {**note, **values, "seconds": seconds}
-        for name, note, values in zip(job.keys, notes, measured, strict=True)
-    }
-
-
-def fill(job: Job, results: Store, ways: dict[str, Way]) -> None:
-    here = world(job.people)
-    for seed, (name, values) in zip(job.seeds, run(job, ways[job.row], here).items(), strict=True):
-        results.put(name, dataset=here.words, seed=seed, values=values)
+        yield at_most(words, perfect / halves, 1.0)
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
@@ -217,10 +175,19 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
     people, row, *rest = keys[0].split("/")
-    if rest:
-        return fill(Job(int(people), row, float(rest[0]), tuple(int(key.split("/")[3]) for key in keys)), results, WAYS)
     here = world(int(people))
-    return results.put(keys[0], dataset=here.words, seed=0, values=here.floor() if row == "floor" else here.perfect())
+    if not rest:
+        values = here.floor() if row == "floor" else here.perfect()
+        return results.put(keys[0], dataset=here.words, seed=0, values=values)
+    seeds, began = [int(key.split("/")[3]) for key in keys], time.process_time()
+    found = WAYS[row].simulators(here, float(rest[0]), seeds)
+    tables = [generated(one.simulator, here, seed) for one, seed in zip(found, seeds, strict=True)]
+    measured = here.measured(tables)
+    seconds = round((time.process_time() - began) / len(keys), 2)
+    for key, seed, one, values in zip(keys, seeds, found, measured, strict=True):
+        certified = one.epsilon if math.isfinite(one.epsilon) else "inf"
+        results.put(key, dataset=here.words, seed=seed, values={"certified": certified, **values, "seconds": seconds})
+    return None
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ tenth day is held out of training; `held_out` says its loss in nats a step, afte
 `chance` that of the transition matrix alone. The last weights are judged, none picked.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -22,42 +20,31 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from experiments.pategail.mobility_runs import GEOLIFE, World, described, generated, world
 from tacit.data.mobility.days import SLOTS, Days
-from tacit.data.mobility.grids import RegularGrid, haversine_km
+from tacit.data.mobility.grids import haversine_km
 
 SEEDS = {GEOLIFE: (0,)}
 PHASES = ("likelihood", "adversarial")
-LEARNS = 0.2
-"""By how many nats a step the generator has to be better than the transition matrix."""
+LEARNS = 0.2  # by how many nats a step the generator has to be better than the transition matrix
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Of the rival: fixed before any row was made, but for the passes, which are as many as the time allows.
+    """Of the rival: fixed before any row was made, but for the passes, which are as many as the time allows."""
 
-    Args:
-        width: of embeddings and of the attention.
-        heads: of the attention.
-        rate: of Adam in the first phase.
-        batch: days a step.
-        days: most days that are trained on, drawn at random.
-        passes: over them, in the first phase.
-        rounds: of the second phase: one batch of generated days, some steps of the discriminator, one of the generator.
-        discriminations: of the discriminator before each of them.
-        mixed: weight of the likelihood in the second phase.
-    """
-
-    width: int = 64
-    heads: int = 4
-    rate: float = 3e-3
-    batch: int = 64
-    days: int = 3_000
-    passes: int = 3
+    width: int = 64  # of embeddings and of the attention
+    heads: int = 4  # of the attention
+    rate: float = 3e-3  # of Adam in the first phase
+    batch: int = 64  # days a step
+    days: int = 3_000  # most days that are trained on, drawn at random
+    passes: int = 3  # over them, in the first phase
+    # of the second phase: one batch of generated days, some steps of the discriminator, one of the generator
     rounds: int = 20
-    discriminations: int = 2
-    mixed: float = 1.0
+    discriminations: int = 2  # of the discriminator before each of them
+    mixed: float = 1.0  # weight of the likelihood in the second phase
 
 
 def configuration(key: str) -> Json:
@@ -161,7 +148,6 @@ class Simulator:
         source = torch.Generator().manual_seed(seed)
         parts = [min(256, count - done) for done in range(0, count, 256)]
         days = torch.cat([self.generator.sample(self.places.start, part, source) for part in parts])
-        assert isinstance(self.places.grid, RegularGrid)
         return Days(self.places.cells[days.numpy()], np.arange(count), self.places.grid)
 
 
@@ -177,7 +163,6 @@ def held_out_loss(generator: Generator, days: Tensor) -> float:
 
 
 def by_likelihood(generator: Generator, places: Places, settings: Settings, seed: int) -> list[float]:
-    """The first phase; the held-out loss after each pass."""
     train, held_out = split(places, settings, seed)
     optimiser = torch.optim.Adam(generator.parameters(), settings.rate)
     steps = settings.passes * -(-len(train) // settings.batch)
@@ -237,7 +222,6 @@ def chance(places: Places, held_out: Tensor) -> float:
 
 
 def made(here: World, seed: int, settings: Settings) -> dict[str, dict[str, Any]]:
-    """The values of both phases."""
     began, places = time.process_time(), Places(here.days)
     torch.manual_seed(seed)
     generator, values = Generator(places, settings), {}
@@ -259,17 +243,12 @@ def run_row(key: str, results: Store, settings: Settings = Settings()) -> None:
         results.put(f"{people}/{phase}/{seed}", dataset=here.words, seed=int(seed), values=values)
 
 
-def figures() -> list[Figure]:
-    """Whether the rival learns at all: how much better it is than the transition matrix, in nats a step."""
+def figures() -> Figures:
     results = store()
-    found = []
     for people, seeds in SEEDS.items():
         each = [results.values(f"{people}/likelihood/{seed}") for seed in seeds]
         gain = min(row["chance"] - row["held_out"][-1] for row in each)
-        found.append(
-            Figure(f"{people} people: nats a step better than the transition matrix, worst seed", gain, LEARNS)
-        )
-    return found
+        yield at_least(f"{people} people: nats a step better than the transition matrix, worst seed", gain, LEARNS)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,16 @@
 """Published noise levels of federated imitation of mobility, with the epsilon that they honestly have.
 
 PATEGAIL and PateGAIL++ ask 141 rewards in each of 50 updates, each a mean over N critics in an interval of length 1,
-with Laplace noise of the scale that their tables call the noise. One person replaced moves a mean by 1/N, so that a
-query is 1/(N b)-private and 7,050 of them are what is released. Delta is 1e-5. Cells:
+with Laplace noise of the scale that their tables call the noise. One person replaced moves a mean by 1/N.
 
-- `epsilon/N/b`: `pure_epsilon` composition, the certified figure and its check (two accountants), the Renyi ceiling,
-mu, what a
-  test with 5 % false alarms catches at most, and the certified figure `with variance`: as many queries of the variance
-  at twice the scale, as the papers describe them.
+- `epsilon/N/b`: pure composition, the certified figure and its check (two accountants), the Renyi ceiling, mu, what a
+  test with 5 % false alarms catches at most, and `with_variance`: as many queries of the variance at twice the scale.
 - `naive/b`: readings of the noise that are not epsilons.
-- `run/N/way/b/seed`: the papers' mode with this noise, on Geolife's 83 people and 200 of the city; the ways are `WAYS`.
-  Starts and jumps are real ones, noiseless, so that the certificate says `inf`; `rewards` is the epsilon of the rewards
-  alone, by an accountant up to 6,000 and by pure composition (`by`) above. And how close the days are.
+- `run/N/way/b/seed`: the papers' mode with this noise; starts and jumps are real ones, so that the certificate says
+  `inf`; `rewards` is the epsilon of the rewards alone, by an accountant up to 6,000 and by pure composition above.
 - `free/seed`: PateGAIL++ from a cold start without any noise, by the papers' way of judging: days begin where the test
-  days do, and exploring follows the papers' law of ranks on the observed places. Nothing is promised; the last average.
+  days do, and exploring follows the papers' law of ranks on the observed places.
 """
-
-from __future__ import annotations
 
 import itertools
 import math
@@ -26,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, store_of
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, generated, unit, world
 from experiments.pategail.mobility_ways import guaranteed
 from tacit.envs import movement
@@ -51,9 +46,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "noise alone": {"variant": "PateGAIL++"},
 }
 """Arguments of `PateGailPlan.paper`: both methods, each with the other's allocation, and PateGAIL++'s local mode."""
-RUN_SEEDS = {83: (20, 21), CITY: (20,)}
-"""On which no setting of any row was chosen."""
-RUNS = {
+RUN_SEEDS = {83: (20, 21), CITY: (20,)}  # on which no setting of any row was chosen
+RUNS = {  # the scales of each way
     83: {
         **dict.fromkeys(("PATEGAIL", "PateGAIL++"), (0.0, *SCALES)),
         **dict.fromkeys(("local, sensitive", "local, even"), SCALES),
@@ -61,24 +55,19 @@ RUNS = {
     },
     CITY: {**dict.fromkeys(("PATEGAIL", "PateGAIL++"), SCALES), "noise alone": (0.1,)},
 }
-"""The scales of each way."""
 FREE = {"Radius": 0.0699, "DailyLoc": 0.105, "Distance": 0.013, "G-rank": 0.037, "I-rank": 0.018}
 """Without noise: the paper's figures, but for G-rank that of real training days against real test days."""
 FIVE_PERCENT = np.array([0.05])
 BATCH, ROUNDS = 141, 50
 QUERIES = BATCH * ROUNDS
-VARIANCE = 2
-"""How much more noise a query of the variance has."""
-QUICK = 2
-"""Rounds with `--quick`."""
-RELATION: Relation = "add_or_remove"
-"""Of the accounted queries."""
+VARIANCE = 2  # how much more noise a query of the variance has
+RELATION: Relation = "add_or_remove"  # of the accounted queries
 BOUNDS = {0.01: (3_850.0, 3_930.0), 0.1: (88.0, 93.0), 1.0: (4.2, 4.6)}
 """Between what the certified epsilon has to be for 83 people."""
 PUBLISHED = {0.01: "0.01", 0.1: "0.10", 1.0: "1.00"}
 
 
-def configuration(key: str, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     kind, *rest = key.split("/")
     if kind == "naive":
         return {"people": GEOLIFE, "scale": float(rest[0])}
@@ -87,11 +76,12 @@ def configuration(key: str, quick: bool = False) -> Json:
         return asked | {"variance": VARIANCE, "relation": RELATION, "delta": DELTA}
     if kind == "run":
         people, way, scale, _ = rest
-        plan = paper(int(people), way, float(scale), quick)
+        plan = paper(int(people), way, float(scale))
         return {"data": described(int(people)), **guaranteed(plan, unit(int(people), "replace_one"), math.inf)}
     data = {"data": described(GEOLIFE)}
-    known = {"starts": "of the test days", "law": _law()}
-    return data | known | guaranteed(free(quick), unit(GEOLIFE), math.inf)
+    law = {"type": "RankLaw", "alpha": movement.RankLaw.alpha, "ranks": movement.RankLaw.ranks}
+    known = {"starts": "of the test days", "law": law}
+    return data | known | guaranteed(free(), unit(GEOLIFE), math.inf)
 
 
 store = store_of(__file__, configuration, "the papers' 141 queries a round, 50 rounds")
@@ -141,10 +131,9 @@ def naive(scale: float) -> dict[str, float]:
     return {"one_over_noise": 1 / scale, "per_query": 1 / (GEOLIFE * scale)}
 
 
-def paper(people: int, way: str, scale: float, quick: bool) -> pategail.PateGailPlan:
-    """The papers' mode with this noise."""
+def paper(people: int, way: str, scale: float) -> pategail.PateGailPlan:
     plan = pategail.PateGailPlan.paper(people, scale=scale, **WAYS[way])
-    return replace(plan, rounds=QUICK if quick else ROUNDS, zero_contribution=way == "noise alone")
+    return replace(plan, rounds=ROUNDS, zero_contribution=way == "noise alone")
 
 
 def of_rewards(plan: pategail.PateGailPlan, way: str) -> dict[str, Any]:
@@ -160,10 +149,10 @@ def of_rewards(plan: pategail.PateGailPlan, way: str) -> dict[str, Any]:
     return {"rewards": epsilon, "by": "accountant"}
 
 
-def play(people: int, way: str, scale: float, seed: int, quick: bool) -> dict[str, Any]:
+def play(people: int, way: str, scale: float, seed: int) -> dict[str, Any]:
     """One run of the papers' mode, judged as in `mobility_frontier`."""
     began, here = time.process_time(), replace(world(people), relation="replace_one")
-    plan = paper(people, way, scale, quick).account(unit=here.unit, delta=DELTA)
+    plan = paper(people, way, scale).account(unit=here.unit, delta=DELTA)
     with here.devices() as vault:
         release = pategail.fit(plan, vault, grid=here.days.grid, seed=seed)
     said = {"certified": str(plan.epsilon), **of_rewards(plan, way), "private": release.certificate.private}
@@ -178,24 +167,17 @@ class Observed:
     cells: np.ndarray
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """See `movement.Starts`."""
         return self.cells[rng.permutation(len(self.cells))[np.arange(n) % len(self.cells)]]
 
 
-def free(quick: bool) -> pategail.PateGailPlan:
-    plan = replace(pategail.recipe("samples", GEOLIFE, math.inf), starts="given", noise_multiplier=0.0)
-    return replace(plan, rounds=QUICK) if quick else plan
+def free() -> pategail.PateGailPlan:
+    return replace(pategail.recipe("samples", GEOLIFE, math.inf), starts="given", noise_multiplier=0.0)
 
 
-def _law() -> Json:
-    """How the papers explore: over the places that occur."""
-    return {"type": "RankLaw", "alpha": movement.RankLaw.alpha, "ranks": movement.RankLaw.ranks}
-
-
-def without_noise(seed: int, quick: bool) -> dict[str, Any]:
+def without_noise(seed: int) -> dict[str, Any]:
     """One run without noise, judged by the papers' five measures and by the others."""
     here = world(GEOLIFE)
-    plan = free(quick).account(unit=here.unit, delta=DELTA)
+    plan = free().account(unit=here.unit, delta=DELTA)
     places = np.unique(np.concatenate([here.days.cells.ravel(), here.test.cells.ravel()]))
     known = {"starts": Observed(here.test.cells[:, 0]), "space": movement.RankLaw(here.days.grid, places)}
     with here.devices() as vault:
@@ -203,24 +185,22 @@ def without_noise(seed: int, quick: bool) -> dict[str, Any]:
     return here.measured([generated(release.value, here, seed)])[0]
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for scale, (low, high) in BOUNDS.items():
         row = results.values(f"epsilon/83/{scale:g}")
         words = f"83 people, noise {PUBLISHED[scale]}"
-        found += [
-            Figure(f"{words}: certified epsilon", row["certified"], low),
-            Figure(f"{words}: certified epsilon", row["certified"], high, at_least=False),
-            Figure(f"{words}: the check's epsilon", row["check"], low),
-            Figure(f"{words}: accountants apart, percent", apart(row), 0.5, at_least=False),
-        ]
+        yield at_least(f"{words}: certified epsilon", row["certified"], low)
+        yield at_most(f"{words}: certified epsilon", row["certified"], high)
+        yield at_least(f"{words}: the check's epsilon", row["check"], low)
+        yield at_most(f"{words}: accountants apart, percent", apart(row), 0.5)
     for people, scale in itertools.product(PEOPLE, SCALES):
         row = results.values(f"epsilon/{people}/{scale:g}")
         words = f"{people:,} people, noise {PUBLISHED[scale]}: pure composition over the certified epsilon"
-        found.append(Figure(words, row["pure"] / row["certified"], 1.0))
+        yield at_least(words, row["pure"] / row["certified"], 1.0)
     runs = [results.values(key) for key in rows() if key.startswith("run/")]
     false = float(sum(row["private"] or row["certified"] != "inf" for row in runs))
-    found.append(Figure("runs with copied starts whose certificate promises anything", false, 0.0, at_least=False))
+    yield at_most("runs with copied starts whose certificate promises anything", false, 0.0)
 
     def mean(people: int, way: str, scale: float) -> float:
         keys = [run_key(people, way, scale, seed) for seed in RUN_SEEDS[people]]
@@ -228,19 +208,18 @@ def figures() -> list[Figure]:
 
     for way, most in (("PATEGAIL", 158.0), ("PateGAIL++", 271.0)):
         spent = float(results.values(run_key(GEOLIFE, way, 0.1, 20))["rewards"])
-        found.append(Figure(f"83 people, noise 0.10: epsilon of the rewards of {way}", spent, most, at_least=False))
+        yield at_most(f"83 people, noise 0.10: epsilon of the rewards of {way}", spent, most)
     ratio = mean(GEOLIFE, "PateGAIL++", 0.1) / mean(GEOLIFE, "PATEGAIL", 0.1)
     words = "Geolife, noise 0.10: DailyLoc of PateGAIL++ over that of PATEGAIL (the paper has 0.71)"
-    found.append(Figure(words, ratio, 0.71, at_least=False))
+    yield at_most(words, ratio, 0.71)
     for way in ("PATEGAIL", "PateGAIL++"):
         ratio = mean(GEOLIFE, way, 0.1) / mean(GEOLIFE, "noise alone", 0.1)
         words = f"Geolife, noise 0.10: DailyLoc of {way} over that of its noise alone"
-        found.append(Figure(words, ratio, 1.0, at_least=False))
+        yield at_most(words, ratio, 1.0)
     free = [results.values(f"free/{seed}")["reference"] for seed in SEEDS]
     for name, bound in FREE.items():
         words = f"Geolife, no noise, cold start, the papers' starts and ranks: {name}, mean over {len(SEEDS)} seeds"
-        found.append(Figure(words, float(np.mean([row[name] for row in free])), bound, at_least=False))
-    return found
+        yield at_most(words, float(np.mean([row[name] for row in free])), bound)
 
 
 def apart(row: dict[str, Any]) -> float:
@@ -248,14 +227,14 @@ def apart(row: dict[str, Any]) -> float:
     return 100 * abs(math.log(row["certified"] / row["check"]))
 
 
-def run_row(key: str, results: Store, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     kind, *rest = key.split("/")
     if kind in ("naive", "epsilon"):
         values = naive(float(rest[0])) if kind == "naive" else honest(int(rest[0]), float(rest[1]))
         return results.put(key, dataset="none", seed=0, values=values)
     seed = int(rest[-1])
     people, way, scale = (int(rest[0]), rest[1], float(rest[2])) if kind == "run" else (GEOLIFE, "", 0.0)
-    values = play(people, way, scale, seed, quick) if kind == "run" else without_noise(seed, quick)
+    values = play(people, way, scale, seed) if kind == "run" else without_noise(seed)
     results.put(key, dataset=world(people).words, seed=seed, values=values)
 
 

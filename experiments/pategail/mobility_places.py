@@ -1,18 +1,9 @@
 """Where people of Geolife go, with days and with people weighed alike, and what exploring by gravity changes.
 
-Unit: one person with all days, added or removed; delta 1e-5; 83 people. Of the 5,616 days one person has 762 and the
-median person 38. The sums of a release see people, and divergences usually count days: here are both. A cell is one
-(row, epsilon, seed), as in `mobility_frontier`, on seeds that nothing else used. Every row stands beside
-itself without noise.
-
-one_shot       the default for so few people: directions of exploring are even
-gravity        the same release, exploring by gravity, which is the default from 500 people on
-table, timegeo, markov  as in `mobility_frontier`
-
-Rows of real days: `perfect` are days drawn again, of people drawn alike for the measures that weigh people alike.
+A cell is one (row, epsilon, seed), as in `mobility_frontier`, on seeds that nothing else used. `gravity` is the same
+release as `one_shot`, exploring by gravity, which is the default from 500 people on. `perfect` are days drawn again, of
+people drawn alike for the measures that weigh people alike.
 """
-
-from __future__ import annotations
 
 import math
 import time
@@ -22,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import BLANK, Figure, Json, Store, command_line, markdown, store_of
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import BLANK, Json, Store, command_line, markdown, store_of
 from experiments.lib.tables import kept
 from experiments.pategail.mobility_runs import DRAWS, GEOLIFE, Values, World, described, generated, unit, world
 from experiments.pategail.mobility_ways import WAYS, InProcess, Way, guaranteed, imitated, one_shot
 from tacit.data.mobility.days import Days
 from tacit.evaluation.movement import divergences
 
-SEEDS: dict[float, tuple[int, ...]] = {2.0: tuple(range(7_200, 7_210)), math.inf: (7_200, 7_201, 7_202)}
-"""By epsilon."""
+SEEDS: dict[float, tuple[int, ...]] = {2.0: tuple(range(7_200, 7_210)), math.inf: (7_200, 7_201, 7_202)}  # by epsilon
 ROWS: dict[str, Way] = {
     "one_shot": WAYS["one_shot"],
     "gravity": InProcess(lambda people, epsilon: replace(one_shot(people, epsilon), exploring="gravity"), imitated),
@@ -118,14 +109,12 @@ def run_row(key: str, results: Store) -> None:
     return None
 
 
-def figures() -> list[Figure]:
-    """What exploring by gravity was to reach on Geolife."""
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for name, bound in (("OD", 0.27), ("Slot visits", 0.155)):
         values = [results.values(f"gravity/2/{seed}")["days"]["robust"][name] for seed in SEEDS[2.0]]
         words = f"Geolife, epsilon 2, by gravity: {name}"
-        found.append(Figure(words, float(np.mean(values)), bound, at_least=False))
-    return found
+        yield at_most(words, float(np.mean(values)), bound)
 
 
 def table(results: Store) -> str:

@@ -4,8 +4,6 @@ A world is real or invented people whose days are protected, and the days that s
 its 83 people's (and for the papers' five measures their test days), of the city the same people's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect
@@ -34,19 +32,14 @@ from tacit_worlds.city import city
 
 DELTA = 1e-5
 GEOLIFE, FILE = 83, "geolife_cells.npz"
-CITY: dict[str, Any] = {"days": 20, "seed": 7}
-"""Arguments of `envs.city.city`."""
-GRID = RegularGrid(27, 100, 48, 121, 0.01)
-"""In which every one of Geolife's points is a cell."""
+CITY: dict[str, Any] = {"days": 20, "seed": 7}  # arguments of `envs.city.city`
+GRID = RegularGrid(27, 100, 48, 121, 0.01)  # in which every one of Geolife's points is a cell
 SETS: tuple[divergences.MetricSet, ...] = ("sequence", "reference", "robust")
-FLOORS = 10
-"""Halvings of real people whose distances are averaged."""
-DRAWS = 5
-"""Of the days that a perfect simulator would make, whose distances are averaged."""
+FLOORS = 10  # halvings of real people whose distances are averaged
+DRAWS = 5  # of the days that a perfect simulator would make, whose distances are averaged
 JUDGED = 20_000
 """Days of the city that simulators are compared with, and that they generate; for Geolife as many as there are."""
-BUDGET = {"epsilon": 1e6, "delta": 1.0000001 * DELTA}
-"""Of a ledger."""
+BUDGET = {"epsilon": 1e6, "delta": 1.0000001 * DELTA}  # of a ledger
 
 Values = dict[str, Any]
 
@@ -65,23 +58,14 @@ class TriedOnce(IsolationChecks):
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """People, and what their simulators are judged by.
+    """People, and what their simulators are judged by."""
 
-    Args:
-        people: N, public.
-        days: of these people, protected.
-        judged: the real days that simulated ones are compared with.
-        test: those of the papers' five measures.
-        words: what it is, for its cells.
-        relation: what neighbours differ in.
-    """
-
-    people: int
-    days: Days
-    judged: Days
-    test: Days
-    words: str
-    relation: Relation = "add_or_remove"
+    people: int  # N, public
+    days: Days  # of these people, protected
+    judged: Days  # the real days that simulated ones are compared with
+    test: Days  # those of the papers' five measures
+    words: str  # what it is, for its cells
+    relation: Relation = "add_or_remove"  # what neighbours differ in
 
     @property
     def unit(self) -> Unit:
@@ -100,14 +84,12 @@ class World:
 
     @contextlib.contextmanager
     def devices(self) -> Iterator[FederatedVault]:
-        """The same people's devices, in process."""
         with vaults.ledgers(self.unit, **BUDGET) as (ledger,):
             vault = FederatedVault(StackedDevices(self.days.trajectories(simulated=self.simulated)), ledger)
             vault._checks = TriedOnce(vault.spec)
             yield vault
 
     def measured(self, tables: Sequence[Days]) -> list[Values]:
-        """Every measure of several tables of simulated days, by set."""
         rows = {str(i): days for i, days in enumerate(tables)}
         found: list[Values] = [{} for _ in tables]
         for metrics in SETS:
@@ -149,7 +131,6 @@ class World:
 
 
 def unit(people: int, relation: Relation = "add_or_remove") -> Unit:
-    """One person with all days, of so many."""
     return Unit("person", relation, people)
 
 
@@ -166,11 +147,7 @@ def described(people: int) -> Json:
 
 @functools.cache
 def world(people: int) -> World:
-    """Geolife for 83 people, the invented city for any other number.
-
-    Raises:
-        FileNotFoundError: Geolife is not on this machine.
-    """
+    """Geolife for 83 people (FileNotFoundError where it is not here), the invented city for any other number."""
     return _geolife() if people == GEOLIFE else _city(people)
 
 
@@ -193,6 +170,5 @@ def _city(people: int) -> World:
 
 
 def generated(simulator: Any, here: World, seed: int) -> Days:
-    """As many days of a simulator as real ones are compared with."""
     days: Days = simulator.generate(len(here.judged.cells), seed=seed)
     return days

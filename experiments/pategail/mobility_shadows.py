@@ -27,8 +27,7 @@ from tacit.privacy.gradients.clipping import clip_rows
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.isolation import IsolationChecks
 
-GENERATED = 2_000
-"""Days that a run generates."""
+GENERATED = 2_000  # days that a run generates
 DISTRUST = 10.0
 """By how much the attacker takes the spread of a critic's answers to be larger than two critics show it: chosen on
 invented people."""
@@ -36,23 +35,15 @@ invented people."""
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Noisy sums of one part over any half of the people.
+    """Noisy sums of one part over any half of the people."""
 
-    Args:
-        vectors: [U, k], everybody's clipped contribution where anybody's is not 0.
-        columns: [k] of the part's d numbers.
-        size: d.
-        noise: standard deviation of the noise in the sum.
-    """
-
-    vectors: Floats
-    columns: np.ndarray
-    size: int
-    noise: float
+    vectors: Floats  # [U, k], everybody's clipped contribution where anybody's is not 0
+    columns: np.ndarray  # [k] of the part's d numbers
+    size: int  # d
+    noise: float  # standard deviation of the noise in the sum
 
     @classmethod
     def of(cls, contribution: Any, clip: float, noise_multiplier: float) -> Sums:
-        """The part whose contribution this is."""
         rows = everybody()
         made = np.asarray(contribution(contribution.summary(rows), None), np.float64)
         vectors = clip_rows(made, clip)
@@ -77,7 +68,6 @@ class Sums:
 
 @cache
 def everybody() -> dict[str, np.ndarray]:
-    """Everybody's rows, as a door gives them to a summary."""
     days, steps = world(GEOLIFE).days, SLOTS - 1
     length = int(np.bincount(days.person).max()) * steps
     shape = (GEOLIFE, length)
@@ -94,17 +84,11 @@ def everybody() -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class InMemory:
-    """A method of three sums: moves, starts and jumps.
+    """A method of three sums: moves, starts and jumps."""
 
-    Args:
-        plan: calibrated.
-        moves: the contribution of the first.
-        policy: from its noisy mean [d] and a seed to a policy.
-    """
-
-    plan: Any
-    moves: Any
-    policy: Callable[[Floats, int], Any]
+    plan: Any  # calibrated
+    moves: Any  # the contribution of the first
+    policy: Callable[[Floats, int], Any]  # from its noisy mean [d] and a seed to a policy
 
     def __post_init__(self) -> None:
         parts = {part.name: part for part in self.plan.parts()}
@@ -126,7 +110,8 @@ class InMemory:
             starts, jumps = (self._readers[n].read(means[n], self._sums[n].noise / GEOLIFE) for n in (STARTS, JUMPS))
             simulator = self.policy(means[MOVES_PART], int(rng.integers(2**31))), starts, jumps, self.plan
             seen = np.concatenate([one.seen(means[name]) for name, one in self._sums.items()])
-            found.append({"sum": seen, **played(*simulator[:3], meaning(self.plan), members, rng)})
+            impossible = getattr(self.plan, "meaning", "mask")  # what an impossible action is
+            found.append({"sum": seen, **played(*simulator[:3], impossible, members, rng)})
         return stacked(found)
 
     def own(self) -> Floats:
@@ -136,14 +121,10 @@ class InMemory:
 
 @dataclass(frozen=True, eq=False)
 class Heard:
-    """The doors to devices, and what a server hears through them.
+    """The doors to devices, and what a server hears through them."""
 
-    Args:
-        doors: all else.
-        rounds: of each, what was asked and the noisy mean [d] of critics' answers.
-    """
-
-    doors: FederatedVault
+    doors: FederatedVault  # all else
+    # of each, what was asked and the noisy mean [d] of critics' answers
     rounds: list[tuple[Mapping[str, np.ndarray], Floats]] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
@@ -165,15 +146,10 @@ class Untried(IsolationChecks):
 
 @dataclass(frozen=True, eq=False)
 class OnDevices:
-    """PateGAIL++ on the devices of those who are present.
+    """PateGAIL++ on the devices of those who are present."""
 
-    Args:
-        plan: calibrated.
-        heard: whether the attacker hears what the server hears.
-    """
-
-    plan: pategail.PateGailPlan
-    heard: bool = False
+    plan: pategail.PateGailPlan  # calibrated
+    heard: bool = False  # whether the attacker hears what the server hears
 
     def __call__(self, present: Presence, seed: int) -> Released:
         """As `attacks.Run`; if heard, `critics` [R, U] is what the answers tell of each person."""
@@ -221,11 +197,6 @@ def answers(
         answer, own = work(own, public, seeds())
         found.append(clip_rows(answer, plan.bound))
     return np.concatenate(found, axis=1)
-
-
-def meaning(plan: Any) -> Any:
-    """What an impossible action is."""
-    return getattr(plan, "meaning", "mask")
 
 
 def played(

@@ -5,8 +5,6 @@ half of the 95 % t-interval of the mean over seeds, which are noise seeds: the d
 nats; the floor is what a perfect simulator would have, and halves of the people are further apart than that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,7 +37,7 @@ SHOWN = {
     "reference": ("Radius", "DailyLoc", "Distance", "G-rank", "I-rank"),
 }
 
-QUOTED = {
+QUOTED = {  # figures of the paper on Geolife, on another split of the people: the order of `SHOWN["reference"]`
     "PateGAIL++ without noise": ("0.0699", "0.1046", "0.0130", "0.0256", "0.0176"),
     "GAN": ("0.6931", "0.5795", "0.3191", "1.0000", "1.0000"),
     "SeqGAN": ("0.0757", "0.0881", "0.0115", "0.0752", "0.0329"),
@@ -49,7 +47,6 @@ QUOTED = {
     "PATEGAIL, noise 0.1": (NONE, "0.6915", NONE, "0.0512", "0.2698"),
     "PateGAIL++, noise 0.1": (NONE, "0.4914", NONE, "0.0278", "0.0607"),
 }
-"""Figures of the paper on Geolife, on another split of the people: the order of `SHOWN["reference"]`."""
 PAPERS = {name: ("reference", name) for name in SHOWN["reference"]}
 """The papers' five measures with the papers' bins, which were made for Geolife's extent of 20 degrees."""
 REAL = {"perfect": "a perfect simulator (the floor)", "floor": "halves of the people (no floor)"}
@@ -102,17 +99,13 @@ def shown(found: list[float] | None) -> str:
 
 
 def by_epsilon(results: Store, people: int, metrics: str = "sequence", name: str = "SEQ") -> str:
-    """Rows by epsilon, one measure."""
     rows = {words: row for row, words in WORDS.items()}
     heads = {level(epsilon): epsilon for epsilon in frontier.EPSILONS}
     return grid(heads, rows, lambda row, epsilon: shown(values(results, people, row, epsilon, metrics, name)))
 
 
 def by_measure(results: Store, people: int, epsilon: float, metrics: str) -> str:
-    """Rows by measure at one epsilon, each beside itself without noise, the floor first.
-
-    Of the order of a day the last column is the mean of the four measures that one-shot imitation does not release.
-    """
+    """Rows by measure at one epsilon, each beside itself without noise; the last column is the mean of `UNRELEASED`."""
     names = SHOWN.get(metrics) or tuple(_floor(results, people)[metrics])
     more = (frontier.UNRELEASED,) if metrics == "sequence" else ()
     groups = (*((name,) for name in names), *more)

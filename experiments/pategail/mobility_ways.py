@@ -5,18 +5,17 @@ Hyper-parameters are the methods' defaults and recipes, which were chosen on inv
 number of people or on the noise (the number of states) follows public rules of the methods.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
 from experiments.lib.experiment import Json, Store, describe, store_of
+from experiments.lib.vaults import calibrated
 from experiments.pategail.mobility_runs import DELTA, GEOLIFE, Values, World, described, generated, unit, world
 from tacit.data.mobility.days import Days
 from tacit.data.mobility.grids import Grid
@@ -26,8 +25,7 @@ from tacit.privacy.mechanisms.device_sums import LaplaceSum
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-MOST = 20_000
-"""Vectors of people in memory at a time."""
+MOST = 20_000  # vectors of people in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,23 +34,6 @@ class Found:
 
     simulator: Any
     epsilon: float
-
-
-class Way(Protocol):
-    """How a row's simulators are made."""
-
-    def planned(self, people: int, epsilon: float) -> Any:
-        """The plan for so many people and this epsilon, not yet calibrated."""
-
-    def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
-        """One for each seed."""
-
-
-def calibrated(plan: Any, here: World, epsilon: float) -> Any:
-    """The plan at this epsilon; without noise where it is infinite."""
-    if math.isinf(epsilon):
-        return replace(plan, noise_multiplier=0.0).account(unit=here.unit, delta=DELTA)
-    return plan.calibrate(unit=here.unit, epsilon=epsilon, delta=DELTA)
 
 
 def guaranteed(plan: Any, unit: Unit, epsilon: float) -> Json:
@@ -74,20 +55,15 @@ def guaranteed(plan: Any, unit: Unit, epsilon: float) -> Json:
 
 @dataclass(frozen=True)
 class InProcess:
-    """Plans that a vault serves, several seeds in one pass over invented days; real ones have a vault for each seed.
+    """Plans that a vault serves, several seeds in one pass over invented days; real ones have a vault for each seed."""
 
-    Args:
-        planned: of a number of people and an epsilon.
-        fit: from the calibrated plan, the vault, the grid and a seed to one simulator for each ledger.
-        together: whether one pass may serve several seeds.
-    """
-
-    planned: Callable[[int, float], Any]
+    planned: Callable[[int, float], Any]  # of a number of people and an epsilon
+    # from the calibrated plan, the vault, the grid and a seed to one simulator for each ledger
     fit: Callable[..., Sequence[Any]]
-    together: bool = True
+    together: bool = True  # whether one pass may serve several seeds
 
     def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
-        plan = calibrated(self.planned(here.people, epsilon), here, epsilon)
+        plan = calibrated(self.planned(here.people, epsilon), here.unit, epsilon, DELTA)
         found: list[Any] = []
         at_once = max(1, MOST // here.people) if self.together and here.simulated else 1
         for start in range(0, len(seeds), at_once):
@@ -98,22 +74,17 @@ class InProcess:
 
 @dataclass(frozen=True)
 class Federated:
-    """PateGAIL++ over everybody's devices, in process; one run for each seed.
+    """PateGAIL++ over everybody's devices, in process; one run for each seed."""
 
-    Args:
-        kind: what a round asks.
-        changes: of the recipe's plan.
-    """
-
-    kind: pategail.Kind
-    changes: tuple[tuple[str, Any], ...] = ()
+    kind: pategail.Kind  # what a round asks
+    changes: tuple[tuple[str, Any], ...] = ()  # of the recipe's plan
 
     def planned(self, people: int, epsilon: float) -> pategail.PateGailPlan:
         """The recipe for so many people and this epsilon, with the row's changes."""
         return replace(pategail.recipe(self.kind, people, epsilon), **dict(self.changes))
 
     def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
-        plan, found = calibrated(self.planned(here.people, epsilon), here, epsilon), []
+        plan, found = calibrated(self.planned(here.people, epsilon), here.unit, epsilon, DELTA), []
         for seed in seeds:
             with here.devices() as vault:
                 release = pategail.fit(plan, vault, grid=here.days.grid, seed=seed)
@@ -123,29 +94,19 @@ class Federated:
 
 @dataclass(frozen=True)
 class Change:
-    """One change of PateGAIL++'s recipe of rewards of samples, on Geolife.
+    """One change of PateGAIL++'s recipe of rewards of samples, on Geolife."""
 
-    Args:
-        name: of the change.
-        epsilon: of the promise; inf is without noise.
-        people: how many of the 83 take part, who are the population then.
-        critic: changes of the critic.
-        changes: of the plan.
-        allocate: splits a round's budget, for a plan with the allocation "own".
-        asked: what `allocate` is, for configurations.
-    """
-
-    name: str
-    epsilon: float = math.inf
-    people: int = GEOLIFE
-    critic: tuple[tuple[str, Any], ...] = ()
-    changes: tuple[tuple[str, Any], ...] = ()
+    name: str  # of the change
+    epsilon: float = math.inf  # of the promise; inf is without noise
+    people: int = GEOLIFE  # how many of the 83 take part, who are the population then
+    critic: tuple[tuple[str, Any], ...] = ()  # changes of the critic
+    changes: tuple[tuple[str, Any], ...] = ()  # of the plan
+    # splits a round's budget, for a plan with the allocation "own"
     allocate: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    asked: tuple[tuple[str, Json], ...] = ()
+    asked: tuple[tuple[str, Json], ...] = ()  # what `allocate` is, for configurations
 
     @property
     def start(self) -> str:
-        """Of the keys of its rows."""
         return f"{self.name}/{self.epsilon:g}"
 
     def plan(self) -> pategail.PateGailPlan:
@@ -164,9 +125,8 @@ class Change:
         return replace(here, people=self.people, days=Days(here.days.cells[kept], person, here.days.grid))
 
     def run(self, seed: int) -> Values:
-        """One run, and its measures."""
         began, here = time.process_time(), self.world(seed)
-        own = calibrated(self.plan(), here, self.epsilon)
+        own = calibrated(self.plan(), here.unit, self.epsilon, DELTA)
         with here.devices() as vault:
             simulator = pategail.fit(own, vault, grid=here.days.grid, seed=seed, allocate=self.allocate).value
         (measured,) = here.measured([generated(simulator, here, seed)])
@@ -176,20 +136,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Changes:
-    """The rows of an experiment on changes: five training seeds each, with noise of their own.
+    """The rows of an experiment on changes: five training seeds each, with noise of their own."""
 
-    Args:
-        file: of the experiment.
-        every: change, in the order in which they are made.
-    """
-
-    file: str
-    every: tuple[Change, ...]
+    file: str  # of the experiment
+    every: tuple[Change, ...]  # change, in the order in which they are made
     seeds: ClassVar[tuple[int, ...]] = tuple(range(5))
 
     @property
     def store(self) -> Callable[..., Store]:
-        """See `store_of`."""
         return store_of(self.file, self.configuration, "the recipe of PateGAIL++ for 83 people, chosen on the city")
 
     def rows(self) -> list[str]:
@@ -214,7 +168,6 @@ class Changes:
 
 
 def baseline(model: baselines.Model, *, together: bool = True) -> InProcess:
-    """A row of `mobility.baselines`."""
     return InProcess(lambda people, epsilon: baselines.BaselinePlan(model=model), counted, together)
 
 
@@ -229,15 +182,14 @@ def counted(plan: baselines.BaselinePlan, vault: Vault, grid: Grid, seed: int) -
 
 @functools.cache
 def one_shot(people: int, epsilon: float) -> mobility.OneShotPlan:
-    """The default, with the number of states of its public rule."""
     return mobility.OneShotPlan.for_people(people, epsilon)
 
 
 def table(people: int, epsilon: float) -> baselines.BaselinePlan:
-    """The table of actions over the same states."""
     return baselines.BaselinePlan(model="table", layout=one_shot(people, epsilon).layout)
 
 
+Way = InProcess | Federated
 WAYS: dict[str, Way] = {
     "one_shot": InProcess(one_shot, imitated),
     "table": InProcess(table, counted),

@@ -8,11 +8,9 @@ better. 83 people are Geolife's, whose file has to be on this machine; any other
 the method's own: the days are the same.
 """
 
-from __future__ import annotations
-
-import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,22 +28,15 @@ from tacit.units import Unit
 
 @dataclass(frozen=True)
 class Task:
-    """What a simulator learns from.
+    """What a simulator learns from."""
 
-    Args:
-        here: the people.
-        epsilon: what it is to promise, for one person with all days added or removed.
-        seed: of the method.
-    """
-
-    here: World
-    epsilon: float
-    seed: int
+    here: World  # the people
+    epsilon: float  # what it is to promise, for one person with all days added or removed
+    seed: int  # of the method
     delta: float = DELTA
 
     @property
     def cells(self) -> np.ndarray:
-        """The private days: cells [D, 48]."""
         return self.here.days.cells
 
     @property
@@ -55,7 +46,6 @@ class Task:
 
     @property
     def grid(self) -> Grid:
-        """Public; `grid.size` is the number of its cells."""
         return self.here.days.grid
 
     @property
@@ -68,11 +58,9 @@ class Task:
         """One person with all days."""
         return self.here.unit
 
-    @contextlib.contextmanager
-    def vault(self, plan: Any) -> Iterator[Vault]:
+    def vault(self, plan: Any) -> AbstractContextManager[Vault]:
         """The days in a vault that can pay for this calibrated plan: what it promises is then accounted."""
-        with self.here.vault() as doors:
-            yield doors
+        return self.here.vault()
 
 
 def measures(people: int) -> dict[str, tuple[str, str]]:
@@ -81,11 +69,7 @@ def measures(people: int) -> dict[str, tuple[str, str]]:
 
 
 def judge(task: Task, made: Any) -> cell.Values:
-    """Every measure of the days.
-
-    Raises:
-        SystemExit: they are no days of the grid.
-    """
+    """Every measure of the days."""
     cells = np.asarray(made)
     if cells.shape != (task.count, SLOTS) or cells.dtype.kind not in "iu":
         raise cell.refuse(f"{cells.dtype} {cells.shape}", f"whole numbers [{task.count}, {SLOTS}], cells of task.grid")
@@ -94,11 +78,10 @@ def judge(task: Task, made: Any) -> cell.Values:
 
 
 def others(people: int, epsilon: float) -> list[cell.Line]:
-    """Every row of this cell, and the paper's figures where they are about the same people."""
     found, results = [], frontier.store()
     for row, words in WORDS.items():
         seeds = frontier.seeds_of(people, row, epsilon)
-        with contextlib.suppress(LookupError):
+        with suppress(LookupError):
             columns = {
                 name: frontier.column(results, people, row, epsilon, metrics, one)
                 for name, (metrics, one) in measures(people).items()

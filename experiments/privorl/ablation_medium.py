@@ -1,13 +1,9 @@
 """Ablations of PrivORL-n in medium (its Figure 4 and Tables V and VII), with the agent and data sets of Table I.
 
-IQL, three data sets, both epsilons, without matching. `tacit` is pre-trained without curiosity (NonCur); `cur` has the
-paper's curiosity in pre-training, where novel generated rows take places of real ones, `cur_append` that of the
-authors' code, where they join the batches; `fine_cur` has it in fine-tuning; `non_pre` starts from random weights;
-`non_priv` has no noise and no clip that is ever met. Real rows and tacit's with matching are those of
-`table1_mazes`.
+`tacit` is pre-trained without curiosity (NonCur); `cur` has the paper's curiosity, where novel generated rows take
+places of real ones, `cur_append` that of the authors' code, where they join the batches. Real rows and tacit's with
+matching are those of `table1_mazes`.
 """
-
-from __future__ import annotations
 
 import numpy as np
 
@@ -31,7 +27,6 @@ def rows() -> list[str]:
 
 
 def column(results: Store, way: str, epsilon: float) -> np.ndarray:
-    """Returns of all data sets."""
     if way in BORROWED:
         return table1_mazes.column(table1_mazes.store(), DOMAIN, AGENT, way, epsilon)
     return returns.column(results, returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS))

@@ -5,9 +5,8 @@ which all others are to be compared: its pre-training is without curiosity (the 
 (rate 0.3), and `non_pre` starts from random weights (the paper's NonPre).
 """
 
-from __future__ import annotations
-
-from experiments.lib.experiment import Figure, command_line
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import command_line
 from experiments.privorl.parts import synthesis_variants as variants
 from tacit.evaluation.statistics import iqm
 
@@ -16,16 +15,14 @@ VARIANTS = variants.Variants(__file__, variants.both(WAYS, EPSILONS))
 rows, store, run_row, configuration = VARIANTS.rows, VARIANTS.store, variants.run_row, variants.returns.configuration
 
 
-def figures() -> list[Figure]:
-    found = []
+def figures() -> Figures:
     for epsilon in EPSILONS:
         for measure, bound in (("return", 0.9), ("marginal", 0.995)):
             own, bare = (iqm(variants.column(variants.row(way, epsilon), measure)) for way in ("tacit", "non_pre"))
             words = f"umaze, epsilon {epsilon:g}: {measure} over that without pre-training"
-            found.append(Figure(words, own / bare, bound))
+            yield at_least(words, own / bare, bound)
         whole, own = (iqm(variants.column(variants.row(way, epsilon), "marginal")) for way in ("raked", "tacit"))
-        found.append(Figure(f"umaze, epsilon {epsilon:g}: what matching adds to Marginal", whole - own, 0.0))
-    return found
+        yield at_least(f"umaze, epsilon {epsilon:g}: what matching adds to Marginal", whole - own, 0.0)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,10 @@ umaze, IQL, three seeds. Rates at epsilon 10: 0 (the default), 0.3 (the paper's)
 generated rows, without matching. Epsilons, with matching and without: 1, 3, 10 and none (no noise, not private).
 """
 
-from __future__ import annotations
-
 import itertools
 
-from experiments.lib.experiment import Figure, command_line
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import command_line
 from experiments.privorl.parts import synthesis_variants as variants
 from tacit.evaluation.statistics import iqm
 
@@ -18,17 +17,15 @@ VARIANTS = variants.Variants(__file__, [*variants.both(CURVES, EPSILONS), *varia
 rows, store, run_row, configuration = VARIANTS.rows, VARIANTS.store, variants.run_row, variants.returns.configuration
 
 
-def figures() -> list[Figure]:
-    found = []
+def figures() -> Figures:
     for way in CURVES:
         marginals, returns = (
             [iqm(variants.column(variants.row(way, epsilon), measure)) for epsilon in EPSILONS]
             for measure in ("marginal", "return")
         )
         steps = [after - before for before, after in itertools.pairwise(marginals)]
-        found.append(Figure(f"umaze, {way}: least gain of Marginal from one epsilon to the next", min(steps), -0.003))
-        found.append(Figure(f"umaze, {way}: return at epsilon 10 over that at 1", returns[-1] / returns[0], 0.9))
-    return found
+        yield at_least(f"umaze, {way}: least gain of Marginal from one epsilon to the next", min(steps), -0.003)
+        yield at_least(f"umaze, {way}: return at epsilon 10 over that at 1", returns[-1] / returns[0], 0.9)
 
 
 if __name__ == "__main__":

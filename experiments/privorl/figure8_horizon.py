@@ -4,23 +4,21 @@ umaze, 10,000 people, epsilon 10, tacit-j with fragments of 8 (its own choice), 
 measures of `table13_trajscore`, and the return of IQL. Those of its own choice are the cells of tables 2 and 13.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
 from experiments.privorl import table2_trajectories as table2
 from experiments.privorl import table13_trajscore as closeness
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
+from experiments.privorl.parts.synthesis_ways import FULL, Scale
 from experiments.privorl.parts.trajectory_domains import DOMAINS
 from experiments.privorl.table2_trajectories import OWN, SEEDS, WORDS
 
 DOMAIN, AGENT, EPSILON = "umaze", "iql", 10.0
-HORIZONS = {8: OWN, 16: "tacit_j_16", 32: "tacit_j_32", 64: "tacit_j_64"}
-"""Rows of a fragment -> way."""
+HORIZONS = {8: OWN, 16: "tacit_j_16", 32: "tacit_j_32", 64: "tacit_j_64"}  # rows of a fragment -> way
 
 
 def rows() -> list[str]:
@@ -28,8 +26,7 @@ def rows() -> list[str]:
     return [ways.key(DOMAIN, way, EPSILON, seed) for seed in SEEDS for way in others]
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides a cell, but its seed: the table, how it is measured, and its agent."""
+def configuration(key: str, *, scale: Scale = FULL) -> dict[str, Json]:
     return closeness.configuration(key, scale=scale) | DOMAINS[DOMAIN].judge(AGENT, scale)
 
 
@@ -37,24 +34,16 @@ store = store_of(__file__, configuration, WORDS)
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents of a seed learn in one stack."""
     return grouped(keys, lambda key: key.rpartition("/")[2])
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    fill(results, keys, fits.FULL)
-
-
-def fill(results: Store, keys: Sequence[str], scale: fits.Scale) -> None:
-    """Put the cells that are missing: the agents of one seed learn together."""
-    here, missing = DOMAINS[DOMAIN], [key for key in keys if not results.has(key)]
-    for seed in sorted({int(key.split("/")[3]) for key in missing}):
-        some = [key.split("/")[1] for key in missing if int(key.split("/")[3]) == seed]
-        made = [ways.table(here, way, EPSILON, seed, scale).columns for way in some]
-        for way, value in zip(some, here.judged(AGENT, made, seed, scale), strict=True):
-            values = closeness.measured(here, way, EPSILON, seed, scale) | {"return": value}
-            key, dataset = ways.key(DOMAIN, way, EPSILON, seed), f"simulated {DOMAIN}, {here.population} people"
-            results.put(key, dataset=f"{dataset}, seed {seed}; table {way}", seed=seed, values=values)
+    here, seed, some = DOMAINS[DOMAIN], int(keys[0].split("/")[3]), [key.split("/")[1] for key in keys]
+    made = [ways.table(here, way, EPSILON, seed).columns for way in some]
+    for key, way, value in zip(keys, some, here.judged(AGENT, made, seed, FULL), strict=True):
+        values = closeness.measured(here, way, EPSILON, seed, FULL) | {"return": value}
+        dataset = f"simulated {DOMAIN}, {here.population} people, seed {seed}; table {way}"
+        results.put(key, dataset=dataset, seed=seed, values=values)
 
 
 def column(results: Store, horizon: int, name: str) -> np.ndarray:
@@ -67,12 +56,12 @@ def column(results: Store, horizon: int, name: str) -> np.ndarray:
     return np.array([results.values(key)[name] for key in keys])
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     results = store()
     means = {horizon: column(results, horizon, "f1").mean() for horizon in HORIZONS}
     own = next(horizon for horizon, way in HORIZONS.items() if way == OWN)
     words = f"umaze, epsilon 10: TrajScore F1 with fragments of {own} rows less that with the worst horizon"
-    return [Figure(words, means[own] - min(means.values()), 0.0)]
+    yield at_least(words, means[own] - min(means.values()), 0.0)
 
 
 if __name__ == "__main__":

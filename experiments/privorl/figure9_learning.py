@@ -3,14 +3,12 @@
 medium, TD3+BC, three seeds: the return after every tenth of the training. Curves are looked at, no policy is picked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
-from experiments.privorl.parts import synthesis_fits as fits
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS
@@ -21,8 +19,8 @@ DOMAIN, AGENT, LOOKS = "medium", "td3_bc", 10
 SEEDS, TABLES = (0, 1, 2), (("real", 0.0), ("raked", 10.0), ("raked", 1.0))
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    return {**returns.configuration(key, scale=scale), "looks": LOOKS}
+def configuration(key: str) -> dict[str, Json]:
+    return {**returns.configuration(key), "looks": LOOKS}
 
 
 store = store_of(__file__, configuration, returns.WORDS)
@@ -33,12 +31,24 @@ def rows() -> list[str]:
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents of a seed learn in one stack."""
     return grouped(keys, lambda key: returns.Cell.of(key).seed)
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    fill(results, [returns.Cell.of(key) for key in keys], fits.FULL)
+    cells = [returns.Cell.of(key) for key in keys]
+    here, seed = DOMAINS[DOMAIN], cells[0].seed
+    seen: list[list[float]] = [[] for _ in cells]
+
+    def look(step: int, policies: list[OfflinePolicies]) -> None:
+        for found, policy in zip(seen, policies, strict=True):
+            found.append(float(here.returns(policy, seed)["return"][0]))
+
+    tables = [ways.table(here, cell.way, cell.epsilon, seed)[0] for cell in cells]
+    steps = returns.config(DOMAIN, AGENT, ways.FULL).steps
+    returns.train(DOMAIN, AGENT, tables, seed, ways.FULL, watch=Watch(every=steps // LOOKS, call=look))
+    for cell, found in zip(cells, seen, strict=True):
+        dataset = f"{here.words(seed)}; table {cell.way}"
+        results.put(cell.key, dataset=dataset, seed=seed, values={"steps": steps, "returns": found})
 
 
 def row(way: str, epsilon: float) -> list[returns.Cell]:
@@ -50,32 +60,14 @@ def curves(results: Store, way: str, epsilon: float) -> np.ndarray:
     return np.array([results.values(cell.key)["returns"] for cell in row(way, epsilon)])
 
 
-def figures() -> list[Figure]:
-    """How the second half of the training goes, against the real rows."""
+def figures() -> Figures:
     later = {one: curves(store(), *one)[:, LOOKS // 2 :].mean(axis=1) for one in TABLES}
     real = iqm(later[TABLES[0]])
-    return [
-        Figure(f"medium, epsilon {one[1]:g}: mean return of the second half, over the real rows'", iqm(v) / real, 0.6)
-        for one, v in later.items()
-        if one != TABLES[0]
-    ]
-
-
-def fill(results: Store, cells: Sequence[returns.Cell], scale: fits.Scale) -> None:
-    """Put the curves of one seed, whose agents are trained in one stack."""
-    here, seed = DOMAINS[DOMAIN], cells[0].seed
-    seen: list[list[float]] = [[] for _ in cells]
-
-    def look(step: int, policies: list[OfflinePolicies]) -> None:
-        for found, policy in zip(seen, policies, strict=True):
-            found.append(float(here.returns(policy, seed)["return"][0]))
-
-    tables = [ways.table(here, cell.way, cell.epsilon, seed, scale)[0] for cell in cells]
-    steps = returns.config(DOMAIN, AGENT, scale).steps
-    returns.train(DOMAIN, AGENT, tables, seed, scale, watch=Watch(every=steps // LOOKS, call=look))
-    for cell, found in zip(cells, seen, strict=True):
-        dataset = f"{here.words(seed)}; table {cell.way}"
-        results.put(cell.key, dataset=dataset, seed=seed, values={"steps": steps, "returns": found})
+    for one, v in later.items():
+        if one != TABLES[0]:
+            yield at_least(
+                f"medium, epsilon {one[1]:g}: mean return of the second half, over the real rows'", iqm(v) / real, 0.6
+            )
 
 
 if __name__ == "__main__":

@@ -8,11 +8,9 @@ controller. The private rows are a million simulated transitions, a new data set
 The paper's figures are of D4RL's own rows and with agents of its own: compare the order, not the numbers.
 """
 
-from __future__ import annotations
-
-import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,7 +20,6 @@ import numpy as np
 from experiments.lib import cell
 from experiments.lib.table_cache import FIELDS, Columns
 from experiments.privorl import table1_mazes
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import unit
@@ -49,21 +46,14 @@ ALONE = 4.0
 
 @dataclass(frozen=True)
 class Task:
-    """What a synthesizer gets.
+    """What a synthesizer gets."""
 
-    Args:
-        here: the maze.
-        epsilon: what it is to promise, for one transition added or removed.
-        seed: of the data set.
-    """
-
-    here: Maze
-    epsilon: float
-    seed: int
+    here: Maze  # the maze
+    epsilon: float  # what it is to promise, for one transition added or removed
+    seed: int  # of the data set
 
     @cached_property
     def rows(self) -> Columns:
-        """The private rows, by column."""
         return self.here.private(self.seed)
 
     @cached_property
@@ -85,19 +75,13 @@ class Task:
     def unit(self) -> Unit:
         return unit(self.here)
 
-    @contextlib.contextmanager
-    def vault(self, plan: Any) -> Iterator[Vault]:
+    def vault(self, plan: Any) -> AbstractContextManager[Vault]:
         """The private rows in a vault that can pay for this calibrated plan: what it promises is then accounted."""
-        with fits.vault(self.here, plan, self.rows) as doors:
-            yield doors
+        return ways.vault(self.here, plan, self.rows)
 
 
-def judge(task: Task, made: Any, agent: str, scale: fits.Scale) -> cell.Values:
-    """The return of an agent that learned from the rows.
-
-    Raises:
-        SystemExit: they are no rows of the maze.
-    """
+def judge(task: Task, made: Any, agent: str, scale: ways.Scale) -> cell.Values:
+    """The return of an agent that learned from the rows."""
     shapes = {name: column.shape[1:] for name, column in task.rows.items()}
     try:
         table = {name: np.asarray(made[name], task.rows[name].dtype) for name in FIELDS}
@@ -114,10 +98,9 @@ def judge(task: Task, made: Any, agent: str, scale: fits.Scale) -> cell.Values:
 
 
 def others(maze: str, agent: str, epsilon: float) -> list[cell.Line]:
-    """Ours, rivals and the paper in this cell, as far as they were run at this epsilon."""
     found, results = [], table1_mazes.store()
     for way in table1_mazes.WAYS:
-        with contextlib.suppress(LookupError):
+        with suppress(LookupError):
             column = table1_mazes.column(results, maze, agent, way, ways.at(way, epsilon))
             seeds = ", ".join(map(str, table1_mazes.SEEDS))
             found.append(cell.Line(WORDS[way], {"return": list(column)}, f"seeds {seeds}, `table1_mazes`"))
@@ -133,7 +116,7 @@ def main(arguments: Sequence[str]) -> dict[str, list[float]]:
     options.add_argument("--maze", choices=table1_mazes.DOMAINS, default="umaze")
     options.add_argument("--agent", choices=("iql", "td3_bc", "edac"), default="td3_bc")
     chosen = options.parse_args(arguments)
-    agent, scale = f"{chosen.agent}_long", fits.QUICK if chosen.quick else fits.FULL
+    agent, scale = f"{chosen.agent}_long", ways.QUICK if chosen.quick else ways.FULL
     here = Maze(chosen.maze, 5_000, 5_000) if chosen.quick else Maze(chosen.maze)
     if agent not in table1_mazes.agents_of(chosen.maze):
         raise SystemExit(f"--agent {chosen.agent}: it costs too much in {chosen.maze}; choose iql or td3_bc")

@@ -6,13 +6,11 @@ fitting behind the doors and of sampling 100,000 rows, and the MiB that the proc
 memory for the next). Whatever else ran on the machine is in the seconds too.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.lib.check import Figures, at_most
+from experiments.lib.experiment import Json, Store, command_line, store_of
 from experiments.privorl import table1_transitions as table1
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS
 from experiments.privorl.parts.synthesis_returns import WORDS
@@ -22,9 +20,9 @@ METHODS = (table1.OWN, "tacit", *table1.BASELINES)
 STAGES = ("pretrain", "fit", "sample")
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+def configuration(key: str) -> dict[str, Json]:
     domain, way, epsilon, _ = key.split("/")
-    return ways.configuration(DOMAINS[domain], way, float(epsilon), scale)
+    return ways.configuration(DOMAINS[domain], way, float(epsilon))
 
 
 store = store_of(__file__, configuration, WORDS)
@@ -34,9 +32,9 @@ def rows() -> list[str]:
     return [ways.key(DOMAIN, way, EPSILON, seed) for seed in SEEDS for way in METHODS]
 
 
-def run_row(key: str, results: Store, scale: fits.Scale = fits.FULL) -> None:
+def run_row(key: str, results: Store) -> None:
     domain, way, epsilon, seed = key.split("/")
-    _, notes = ways.table(DOMAINS[domain], way, float(epsilon), int(seed), scale)
+    _, notes = ways.table(DOMAINS[domain], way, float(epsilon), int(seed))
     values = {stage: notes[stage] for stage in STAGES if stage in notes}
     results.put(key, dataset=DOMAINS[domain].words(int(seed)), seed=int(seed), values=values)
 
@@ -48,13 +46,13 @@ def column(results: Store, way: str, stage: str, measure: str) -> np.ndarray:
     return found.max(keepdims=True) if measure == "peak_mib" else found
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for way in METHODS:
         spent = sum(column(results, way, stage, "cpu_s") for stage in STAGES)
-        found.append(Figure(f"{way}: CPU minutes a synthesizer", float(np.mean(spent)) / 60, 10.0, at_least=False))
+        yield at_most(f"{way}: CPU minutes a synthesizer", float(np.mean(spent)) / 60, 10.0)
     peak = max(column(results, table1.OWN, stage, "peak_mib").max() for stage in STAGES)
-    return [*found, Figure("tacit: GiB beside the private rows", peak / 1024, 2.0, at_least=False)]
+    yield at_most("tacit: GiB beside the private rows", peak / 1024, 2.0)
 
 
 if __name__ == "__main__":

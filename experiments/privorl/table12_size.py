@@ -4,15 +4,13 @@ umaze, IQL, three seeds, epsilon 10: so many rows of the tables of `table1_trans
 random. Sampling costs no privacy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
 from experiments.lib.table_cache import Columns
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS
@@ -23,10 +21,9 @@ SIZES, SEEDS = (1_000, 3_000, 10_000, 30_000, 100_000), (0, 1, 2)
 WAYS = {"raked": 10.0, "real": 0.0}
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides a cell, but its seed: the table, how many of its rows are taken, the agent."""
+def configuration(key: str) -> dict[str, Json]:
     cell, _, count = key.rpartition("/")
-    return {**returns.configuration(cell, scale=scale), "rows": int(count)}
+    return {**returns.configuration(cell), "rows": int(count)}
 
 
 store = store_of(__file__, configuration, returns.WORDS)
@@ -37,13 +34,18 @@ def rows() -> list[str]:
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents on parts of a table learn in one stack."""
     return grouped(keys, lambda key: key.rpartition("/")[0])
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    _, _, way, _, seed, _ = keys[0].split("/")
-    fill(results, way, int(seed), [int(key.rpartition("/")[2]) for key in keys], fits.FULL)
+    _, _, way, _, word, _ = keys[0].split("/")
+    here, seed, sizes = DOMAINS[DOMAIN], int(word), [int(key.rpartition("/")[2]) for key in keys]
+    table, _ = ways.table(here, way, WAYS[way], seed)
+    parts = [part(table, count, seed) for count in sizes]
+    for key, count, policy in zip(keys, sizes, returns.train(DOMAIN, AGENT, parts, seed, ways.FULL), strict=True):
+        values = {name: float(one[0]) for name, one in here.returns(policy, seed).items()}
+        dataset = f"{here.words(seed)}; {count} rows of table {way}"
+        results.put(key, dataset=dataset, seed=seed, values=values)
 
 
 def key(way: str, seed: int, rows: int) -> str:
@@ -54,26 +56,15 @@ def column(results: Store, way: str, rows: int) -> np.ndarray:
     return np.array([results.values(key(way, seed, rows))["return"] for seed in SEEDS])
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     most, fewest = (iqm(column(store(), "raked", rows)) for rows in (SIZES[-1], SIZES[0]))
-    return [Figure(f"umaze, epsilon 10: return of {SIZES[-1]:,} rows less that of {SIZES[0]:,}", most - fewest, 0.0)]
+    yield at_least(f"umaze, epsilon 10: return of {SIZES[-1]:,} rows less that of {SIZES[0]:,}", most - fewest, 0.0)
 
 
 def part(table: Columns, rows: int, seed: int) -> Columns:
     """So many rows of a table, at random, without repetition."""
     chosen = np.random.default_rng(seed).choice(len(table["rewards"]), rows, replace=False)
     return {name: values[chosen] for name, values in table.items()}
-
-
-def fill(results: Store, way: str, seed: int, sizes: Sequence[int], scale: fits.Scale) -> None:
-    """Put the cells of one way and seed, whose agents are trained in one stack."""
-    here = DOMAINS[DOMAIN]
-    table, _ = ways.table(here, way, WAYS[way], seed, scale)
-    parts = [part(table, count, seed) for count in sizes]
-    for count, policy in zip(sizes, returns.train(DOMAIN, AGENT, parts, seed, scale), strict=True):
-        values = {name: float(one[0]) for name, one in here.returns(policy, seed).items()}
-        dataset = f"{here.words(seed)}; {count} rows of table {way}"
-        results.put(key(way, seed, count), dataset=dataset, seed=seed, values=values)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,21 @@
 """Table XIII of PrivORL, TrajScore, and what it does not see: how close every table of people is to the real one.
 
 A cell is one table of `table2_trajectories`. Of whole trajectories: precision, recall and F1 in the codes of an
-autoencoder of public trajectories, with the ceiling (one half of the real ones against the other) and the floor (its
-rows in any order), the paper's figure beside them (`mean_cosine`), and errors along the trajectories and at their
-seams. Of all: Marginal and Correlation, the accuracy of a classifier that tells rows from real ones (1/2 where it
-cannot), and errors of single rows against the simulator. Matching fits what Marginal measures, so none stands alone.
+autoencoder of public trajectories, with ceiling and floor, the paper's figure (`mean_cosine`), and errors along the
+trajectories and at their seams. Matching fits what Marginal measures, so that none stands alone.
 """
-
-from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, store_of
 from experiments.lib.table_cache import defaults, rows_of
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import trajectory_ways as ways
+from experiments.privorl.parts.synthesis_ways import FULL, Scale
 from experiments.privorl.parts.trajectory_domains import DOMAINS, People
 from experiments.privorl.table2_trajectories import FEWER, OWN, SEEDS, TRANSITIONS, tables
 from experiments.privorl.table3_fidelity import STRANGER, repeated
@@ -30,8 +26,7 @@ from tacit.evaluation.trajscore import TrajectoryEncoder, train_encoder, traj_sc
 from tacit.evaluation.two_samples import two_sample_test
 
 WORDS = "Plan.for_people of trajectories and of transitions; the autoencoder's defaults"
-MEASURED = 100_000
-"""Rows of a table whose errors against the simulator are taken."""
+MEASURED = 100_000  # rows of a table whose errors against the simulator are taken
 Table = tuple[str, str, float, int]
 
 
@@ -39,8 +34,7 @@ def rows() -> list[str]:
     return [ways.key(*one) for one in wanted()]
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides a cell, but its seed: the table and how it is measured."""
+def configuration(key: str, *, scale: Scale = FULL) -> dict[str, Json]:
     domain, way, epsilon, _ = key.split("/")
     settings = defaults(two_sample_test) | classifier(scale)
     return ways.configuration(DOMAINS[domain], way, float(epsilon), scale) | {
@@ -55,26 +49,18 @@ store = store_of(__file__, configuration, WORDS)
 
 
 def run_row(key: str, results: Store) -> None:
-    domain, way, epsilon, seed = key.split("/")
-    fill(results, [(domain, way, float(epsilon), int(seed))], fits.FULL)
+    domain, way, epsilon, word = key.split("/")
+    here, seed = DOMAINS[domain], int(word)
+    values = measured(here, way, float(epsilon), seed, FULL)
+    dataset = f"simulated {domain}, {here.population} people, seed {seed}; table {way}"
+    results.put(key, dataset=dataset, seed=seed, values=values)
 
 
 def wanted() -> list[Table]:
-    """All tables, a seed of all domains after the other."""
     return [(domain, way, epsilon, seed) for seed in SEEDS for domain in DOMAINS for way, epsilon in tables(domain)]
 
 
-def fill(results: Store, some: Iterable[Table], scale: fits.Scale) -> None:
-    """Measure the tables whose cells are missing."""
-    for name, way, epsilon, seed in some:
-        key = ways.key(name, way, epsilon, seed)
-        if not results.has(key):
-            values = measured(DOMAINS[name], way, epsilon, seed, scale)
-            dataset = f"simulated {name}, {DOMAINS[name].population} people, seed {seed}; table {way}"
-            results.put(key, dataset=dataset, seed=seed, values=values)
-
-
-def measured(here: People, way: str, epsilon: float, seed: int, scale: fits.Scale) -> dict[str, float]:
+def measured(here: People, way: str, epsilon: float, seed: int, scale: Scale) -> dict[str, float]:
     """Everything about one table; for the real one, another set of people in the place of the synthetic ones."""
     made, people = ways.table(here, way, epsilon, seed, scale), here.people(seed)
     real, rows = rows_of(people.columns), made.columns
@@ -97,13 +83,12 @@ def measured(here: People, way: str, epsilon: float, seed: int, scale: fits.Scal
     return {name: float(value) for name, value in found.items() if math.isfinite(value)}
 
 
-def classifier(scale: fits.Scale) -> dict[str, int]:
+def classifier(scale: Scale) -> dict[str, int]:
     """In which settings the classifier may differ from the default ones."""
     return {"steps": 100 if scale.quick else 2_000}
 
 
-def autoencoder(here: People, scale: fits.Scale) -> dict[str, int]:
-    """Likewise of the autoencoder of trajectories."""
+def autoencoder(here: People, scale: Scale) -> dict[str, int]:
     return {
         "horizon": here.longest,
         "stride": -(-here.longest // TRAJSCORE_STEPS),
@@ -127,7 +112,7 @@ def groups(made: ways.Table, rows: dict[str, np.ndarray]) -> np.ndarray | None:
     return np.repeat(alike, made.sequences.lengths)
 
 
-def along(here: People, synthetic: Sequences, real: Sequences, seed: int, scale: fits.Scale) -> dict[str, float]:
+def along(here: People, synthetic: Sequences, real: Sequences, seed: int, scale: Scale) -> dict[str, float]:
     """TrajScore with its ceiling and floor, and errors along trajectories."""
     score = traj_score(encoder(here, seed, scale), real, synthetic, seed=seed)
     found: dict[str, Any] = {
@@ -139,7 +124,7 @@ def along(here: People, synthetic: Sequences, real: Sequences, seed: int, scale:
 
 
 @functools.lru_cache(maxsize=2)
-def encoder(here: People, seed: int, scale: fits.Scale) -> TrajectoryEncoder:
+def encoder(here: People, seed: int, scale: Scale) -> TrajectoryEncoder:
     """Trained on public trajectories alone."""
     public = Sequences.of(here.public(seed))
     return train_encoder(public, **autoencoder(here, scale), seed=seed)
@@ -153,15 +138,14 @@ def column(results: Store, domain: str, way: str, epsilon: float, name: str) -> 
     return np.array([one[name] for one in found if name in one])
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for domain, epsilon, bound in (("umaze", 10.0, 0.97), ("umaze", 1.0, 0.94), (FEWER, 10.0, 0.94)):
         value = column(results, domain, TRANSITIONS, epsilon, "marginal").mean()
-        found.append(Figure(f"{domain}, epsilon {epsilon:g}: Marginal of transitions with matching", value, bound))
+        yield at_least(f"{domain}, epsilon {epsilon:g}: Marginal of transitions with matching", value, bound)
     for domain in (name for name in DOMAINS if name != FEWER):
         own, best = (column(results, domain, OWN, 10.0, name).mean() for name in ("f1", "f1_ceiling"))
-        found.append(Figure(f"{domain}, epsilon 10: TrajScore F1 of tacit-j over its ceiling", own / best, 0.90))
-    return found
+        yield at_least(f"{domain}, epsilon 10: TrajScore F1 of tacit-j over its ceiling", own / best, 0.90)
 
 
 if __name__ == "__main__":

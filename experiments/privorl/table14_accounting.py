@@ -1,18 +1,11 @@
 """Rényi accounting against privacy loss distributions at PrivORL-n's own settings (its tables X and XIV).
 
 The paper trains with the noise that Rényi accounting asks for (as Opacus has it) and again with what the tighter PRV
-accountant asks for, and compares returns: 0.5 to 2.2 points. Here is what the accountants themselves say, with the
-steps as the authors' code runs them (batches of 128 of four fifths of the rows, five epochs). A unit is a transition.
-
-- `DATA/epsilon=E`: noise multipliers for E at delta 1e-6: `renyi` and `certified` (tacit's bound, by privacy loss
-  distributions, checked independently), and what the former's noise really costs: `honest`, with its `check`.
-- `DATA/table X`: the noise and the training steps that the paper prints: `printed`, what Rényi accounting says of them
-  at the rate 128 / (the rows it prints), and `as run`, the certified epsilon of that noise over fine-tuning's steps.
-- `DATA/delta`: the same promise at a delta below 1 / rows, which 1e-6 is not for the larger mazes: `certified`, the
-  noise multiplier for epsilon 10 at delta 1 / (10 rows).
+accountant asks for, and compares returns. Here is what the accountants themselves say, with the steps as the authors'
+code runs them (batches of 128 of four fifths of the rows, five epochs). `DATA/table X` has the noise and the training
+steps that the paper prints: what Rényi accounting says of them at the rate 128 / (the rows it prints), and the
+certified epsilon over fine-tuning's steps. `DATA/delta` keeps a delta below 1 / rows, which 1e-6 is not for the mazes.
 """
-
-from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
@@ -22,7 +15,8 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 
-from experiments.lib.experiment import Computed, Figure, Jobs, command_line, describe
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Computed, Jobs, command_line, describe
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Event, GaussianEvent, PoissonSampledEvent, SelfComposedEvent
 from tacit.units import Relation
@@ -30,10 +24,8 @@ from tacit.units import Relation
 DELTA, BATCH, EPSILONS = 1e-6, 128, (10.0, 1.0)
 EPOCHS = 5
 RELATION: Relation = "add_or_remove"
-VALID = {"epsilon": 10.0, "delta_times_rows": 0.1}
-"""The promise of the rows `DATA/delta`."""
-ORDERS = [1 + x / 10 for x in range(1, 100)] + list(range(12, 64))
-"""Those of Opacus (its RDPAccountant.DEFAULT_ALPHAS)."""
+VALID = {"epsilon": 10.0, "delta_times_rows": 0.1}  # the promise of the rows `DATA/delta`
+ORDERS = [1 + x / 10 for x in range(1, 100)] + list(range(12, 64))  # those of Opacus (its RDPAccountant.DEFAULT_ALPHAS)
 
 
 @dataclass(frozen=True)
@@ -69,7 +61,6 @@ SETTINGS = {
 
 
 def training(rate: float, sigma: float, steps: int) -> Event:
-    """Noisy sums over Poisson samples."""
     return SelfComposedEvent(PoissonSampledEvent(rate, GaussianEvent(sigma)), steps)
 
 
@@ -81,7 +72,6 @@ def renyi(rate: float, sigma: float, steps: int) -> float:
 
 
 def renyi_noise(one: Setting, epsilon: float) -> float:
-    """The noise multiplier that Rényi accounting asks for."""
     rate, steps = BATCH / one.private, one.steps
     return float(brentq(lambda sigma: renyi(rate, sigma, steps) - epsilon, 0.25, 4.0, xtol=1e-4))
 
@@ -120,7 +110,6 @@ def valid(one: Setting) -> dict[str, float]:
 
 
 def jobs() -> Jobs:
-    """Noise of both accountants, what the paper prints, and noise for a valid delta, of each data set."""
     found: Jobs = {}
     for name, one in SETTINGS.items():
         steps = {"private_rows": one.private, "steps": one.steps, "epochs": EPOCHS, "batch": BATCH}
@@ -137,21 +126,18 @@ ROWS = Computed(__file__, jobs, "tables VIII and X of the paper", dataset="the n
 rows, configuration, store, run_row = ROWS.rows, ROWS.configuration, ROWS.store, ROWS.run_row
 
 
-def figures() -> list[Figure]:
-    results, out = store(), []
+def figures() -> Figures:
+    results = store()
     for name in SETTINGS:
         for epsilon in EPSILONS:
             cell = results.values(f"{name}/epsilon={epsilon:g}")
             title = f"{name}, epsilon {epsilon:g}"
-            out += [
-                Figure(f"{title}: Rényi's noise over the certified", cell["renyi"] / cell["certified"], 1.0),
-                Figure(f"{title}: honest over its check, less 1", cell["honest"] / cell["check"] - 1, 5e-3, False),
-                Figure(f"{title}: what Rényi's noise costs", cell["honest"], epsilon, False),
-            ]
+            yield at_least(f"{title}: Rényi's noise over the certified", cell["renyi"] / cell["certified"], 1.0)
+            yield at_most(f"{title}: honest over its check, less 1", cell["honest"] / cell["check"] - 1, 5e-3)
+            yield at_most(f"{title}: what Rényi's noise costs", cell["honest"], epsilon)
         cell = results.values(f"{name}/table X")
         off = abs(cell["printed"] / 10 - 1)
-        out.append(Figure(f"{name}: table X taken together is epsilon 10, off by", off, 0.05, False))
-    return out
+        yield at_most(f"{name}: table X taken together is epsilon 10, off by", off, 0.05)
 
 
 if __name__ == "__main__":

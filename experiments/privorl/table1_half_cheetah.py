@@ -2,14 +2,10 @@
 
     python -m experiments.privorl.table1_half_cheetah --freeze  # collect the private rows and print their hash
 
-Collector and agent are what `tune_half_cheetah` chose on robots of other masses and gravity. `FROZEN` is
-the hash of the private rows, and is written down before the first agent learns from them: without it, or with other
-rows, no cell is run. All ways have the same three seeds of networks, noise, agents and starts, and both epsilons. AIM's
-workload is all pairs: among the 10,660 sets of three of 41 columns it would choose for hours. Rows of "still" and
-"random" are policies that learn nothing: no torque, and uniform torques; they need no private rows.
+Collector and agent are what `tune_half_cheetah` chose on robots of other masses and gravity. Without `FROZEN`, the hash
+of the private rows, or with other rows, no cell is run. AIM's workload is all pairs: among the 10,660 sets of three of
+41 columns it would choose for hours.
 """
-
-from __future__ import annotations
 
 import hashlib
 import sys
@@ -17,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, command_line, describe, store_of
 from experiments.lib.table_cache import FIELDS, Columns, kept
 from experiments.privorl.envs import half_cheetah
 from experiments.privorl.parts.synthesis_domains import HalfCheetah
@@ -26,8 +23,7 @@ from experiments.privorl.tuning import tune_half_cheetah
 from experiments.privorl.tuning.tune_half_cheetah import COLLECTORS, Collector
 from tacit.evaluation.statistics import iqm
 
-COLLECTOR, AGENT = "long", "td3_bc"
-"""What `tune_half_cheetah` chose."""
+COLLECTOR, AGENT = "long", "td3_bc"  # what `tune_half_cheetah` chose
 FROZEN: str | None = "5277a0828426dece17bca6a515758911ec1a7e8c7cfd99649c7917d7a2485a9f"
 """SHA-256 of the private rows, written down on 26 November 2026, before the first agent learned from them."""
 SEEDS, EPSILONS = (10, 11, 12), (10.0, 1.0)
@@ -49,11 +45,7 @@ class Replay(HalfCheetah):
         return {name: one for name, one in super().rows.items() if name != "collect"}
 
     def private(self, seed: int) -> Columns:
-        """The private rows.
-
-        Raises:
-            SystemExit: they are not frozen, or not the ones that were.
-        """
+        """The private rows; SystemExit where they are not frozen, or not the ones that were."""
         found = self.collected()
         if self.frozen is None or digest(found) != self.frozen:
             raise SystemExit(
@@ -63,7 +55,6 @@ class Replay(HalfCheetah):
         return found
 
     def collected(self) -> Columns:
-        """What the collector leaves, collected once."""
         settings = {"collector": describe(self.collector), "population": self.population}
         name = f"{self.name}/private/{self.population}"
         return kept(name, settings, lambda: (self.collector.rows(half_cheetah.Robot(), self.population, 0), {}))[0]
@@ -89,10 +80,10 @@ store = store_of(
 )
 
 
-def figures() -> list[Figure]:
+def figures() -> Figures:
     """Whether real rows teach what they should, without which no row says anything."""
     real = iqm(column(store(), "real", 0.0))
-    return [Figure(f"half-cheetah, {AGENT}: return of real rows", real, tune_half_cheetah.WANTED)]
+    yield at_least(f"half-cheetah, {AGENT}: return of real rows", real, tune_half_cheetah.WANTED)
 
 
 if __name__ == "__main__":

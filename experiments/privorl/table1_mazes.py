@@ -1,24 +1,20 @@
 """Table I in the mazes with agents whose ceiling is high: every row alike, both epsilons, rows never seen before.
 
-The agents' settings were chosen on real rows of public mazes (`tune_agents`): they suit no method's rows.
-Three data sets for every row alike (five exceeded the hours), each with private rows, networks, noise, one agent of a
-kind and starts of its own. `raked` has the
-histograms for points in a plane, `raked_of` those of any task; AIM's workload is all sets of three columns;
-`noise_only` is tacit on a vault of one row. Unit: one transition; delta a tenth of one over the population. Policies
-that learn nothing stand in `table1_trivial`, from the same starts.
+The agents' settings were chosen on real rows of public mazes (`tune_agents`): they suit no method's rows. Three data
+sets for every row alike (five exceeded the hours), each with private rows, networks, noise, one agent of a kind and
+starts of its own. Policies that learn nothing stand in `table1_trivial`, from the same starts.
 """
-
-from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Store, command_line, grouped, store_of
+from experiments.lib.check import Figure, Figures, at_least
+from experiments.lib.experiment import Store, command_line, grouped, store_of
 from experiments.privorl import table1_trivial
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_returns as returns
+from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_agents import LONG
 from experiments.privorl.parts.synthesis_returns import Cell
 from tacit.evaluation.statistics import iqm
@@ -49,7 +45,6 @@ def agents_of(domain: str) -> tuple[str, ...]:
 
 
 def cells(domains: Sequence[str] = DOMAINS) -> list[Cell]:
-    """All of them, a data set of every maze after the other."""
     return [
         cell
         for seed in SEEDS
@@ -68,8 +63,6 @@ def rows() -> list[str]:
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents of one kind, maze and data set learn in one stack: in half the time."""
-
     def stack(key: str) -> tuple[str, str, int, bool]:
         cell = Cell.of(key)
         return cell.domain, cell.agent, cell.seed, last(cell.domain, cell.epsilon)
@@ -78,12 +71,10 @@ def together(keys: Sequence[str]) -> list[list[str]]:
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    """Cells at full size; those of one kind, maze and data set in one stack."""
-    returns.fill(results, [Cell.of(key) for key in keys], fits.FULL)
+    returns.fill(results, [Cell.of(key) for key in keys], ways.FULL)
 
 
 def column(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
-    """Returns of all data sets."""
     return returns.column(results, returns.cells(domain, (agent,), (way,), (epsilon,), SEEDS))
 
 
@@ -104,21 +95,14 @@ def figures() -> list[Figure]:
     return ceilings("rows", SEEDS, lambda domain, agent: column(store(), domain, agent, "real", 0.0))
 
 
-def ceilings(kind: str, seeds: Sequence[int], real: Callable[[str, str], np.ndarray]) -> list[Figure]:
+def ceilings(kind: str, seeds: Sequence[int], real: Callable[[str, str], np.ndarray]) -> Figures:
     """For every maze and agent what real data return, and the straight run or the public figure, whichever is less."""
-    found = []
     for domain in DOMAINS:
-        straight = straight_run(domain, seeds)
+        straight = iqm(table1_trivial.returns(table1_trivial.store(), domain, "straight", seeds))
         for agent in agents_of(domain):
             words = f"{domain}, {agent}: return of real {kind}; the straight run has {straight:.1f}, others have"
             bound = round(min(straight, PUBLIC[domain, agent]), 2)
-            found.append(Figure(f"{words} {PUBLIC[domain, agent]:.1f}", iqm(real(domain, agent)), bound))
-    return found
-
-
-def straight_run(domain: str, seeds: Sequence[int] = SEEDS) -> float:
-    """What running straight at the goal returns from the same starts."""
-    return iqm(table1_trivial.returns(table1_trivial.store(), domain, "straight", seeds))
+            yield at_least(f"{words} {PUBLIC[domain, agent]:.1f}", iqm(real(domain, agent)), bound)
 
 
 if __name__ == "__main__":

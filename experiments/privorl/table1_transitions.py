@@ -1,22 +1,14 @@
 """Table I of PrivORL at an honest epsilon: agents trained on synthetic transitions, judged in the real task.
 
-    python -m experiments.privorl.table1_transitions  # all cells, those that matter most first; resumable
-    python -m experiments.privorl.table1_transitions "umaze/iql/*"  # a part
+    python -m experiments.privorl.table1_transitions "umaze/iql/*"  # a part; cells that matter most come first
     python -m experiments.privorl.table1_transitions --data umaze=maze2d-umaze-dense-v1.hdf5 --public umaze=other.hdf5
                                                                 # on your own D4RL files (or Minari ids); runs/own/
 
-Unit: one transition; delta a tenth of one over the population. `raked` is tacit's method, `tacit` the same
-without matching. Five seeds for both and the real rows, three for the
-baselines and controls, each with private rows, networks, noise, agent and starts of its own (the half-cheetah's rows
-are the same for all). On umaze and medium three agents of a kind learn from every table of tacit and of real rows,
-since agents differ more than tables do. The last policy is judged. Interquartile means, with bootstrap intervals over
-seeds.
-
-Own files are benchmarks: their rows may be shown. Bounds, walls and evaluation are those of the task that is named;
-Minari's mazes have other coordinates and are refused by these bounds.
+Each seed has private rows, networks, noise, agent and starts of its own (the half-cheetah's rows are the same for all).
+On umaze and medium three agents of a kind learn from every table of tacit and of real rows, since agents differ more
+than tables do. Own files are benchmarks: their rows may be shown. Bounds, walls and evaluation are those of the task
+that is named; Minari's mazes have other coordinates and are refused by these bounds.
 """
-
-from __future__ import annotations
 
 import argparse
 import functools
@@ -29,8 +21,9 @@ import numpy as np
 import torch
 
 from experiments.lib import table_cache
-from experiments.lib.experiment import ROOT, Figure, Store, command_line, store_of
-from experiments.privorl.parts import synthesis_fits as fits
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import ROOT, Store, command_line, store_of
+from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_agents import AGENTS
 from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain, Own
 from experiments.privorl.parts.synthesis_returns import WORDS, Cell, cells, column, configuration, fill
@@ -59,28 +52,20 @@ SEEDS = {
 
 @dataclass(frozen=True)
 class Part:
-    """Cells that are run together.
+    """Cells that are run together."""
 
-    Args:
-        domain: where.
-        group: of `GROUPS`.
-        agents: which learn.
-        epsilons: of what is private.
-        each: agents of every kind on one table, whose mean is the table's return.
-    """
-
-    domain: str
-    group: str
-    agents: tuple[str, ...]
-    epsilons: tuple[float, ...] = EPSILONS
-    each: int = 1
+    domain: str  # where
+    group: str  # of `GROUPS`
+    agents: tuple[str, ...]  # which learn
+    epsilons: tuple[float, ...] = EPSILONS  # of what is private
+    each: int = 1  # agents of every kind on one table, whose mean is the table's return
 
     def cells(self) -> list[Cell]:
         names, seeds = GROUPS[self.group], SEEDS[self.group]
         return cells(self.domain, self.agents, names, self.epsilons, seeds, each=self.each)
 
 
-PARTS = (
+PARTS = (  # in this order, those that matter most first
     Part("umaze", "own", AGENTS, each=3),
     Part("medium", "own", ("iql", "td3_bc"), each=3),
     Part("umaze", "plain", AGENTS, each=3),
@@ -96,10 +81,8 @@ PARTS = (
     Part("half_cheetah", "baselines", ("td3_bc",), (10.0,)),
     Part("umaze", "paper", ("iql",)),
 )
-"""In this order, those that matter most first."""
 RIVALS = tuple(part for part in PARTS if part.group in ("baselines", "paper"))
-PROMISED = ("umaze", "medium")
-"""Where shares of the real return are promised."""
+PROMISED = ("umaze", "medium")  # where shares of the real return are promised
 
 
 store = store_of(__file__, configuration, WORDS)
@@ -110,7 +93,7 @@ def rows() -> list[str]:
 
 
 def run_row(key: str, results: Store) -> None:
-    fill(results, [Cell.of(key)], fits.FULL)
+    fill(results, [Cell.of(key)], ways.FULL)
 
 
 def parts(domain: str) -> list[Part]:
@@ -135,7 +118,6 @@ def share(results: Store, domain: str, epsilon: float, agents: Sequence[str]) ->
 
 
 def agents_of(domain: str) -> tuple[str, ...]:
-    """Who learns from tacit's rows and from the real ones."""
     return next(part.agents for part in parts(domain) if part.group == "own")
 
 
@@ -152,35 +134,32 @@ def matches(results: Store, part: Part) -> dict[str, tuple[np.ndarray, np.ndarra
     }
 
 
-def duels(results: Store, part: Part) -> dict[str, tuple[Estimate, Estimate]]:
-    """Their estimates. Intervals of three runs are their range, and cover less than they say."""
-    return {key: (bootstrap(own), bootstrap(theirs)) for key, (own, theirs) in matches(results, part).items()}
-
-
 def compared(results: Store) -> dict[str, Comparison]:
     """tacit's returns against the rivals' in every cell, by tests in both directions with one correction for all."""
     return compare({key: pair for part in RIVALS for key, pair in matches(results, part).items()})
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for domain in PROMISED:
         for epsilon, bound in ((10.0, 0.92), (1.0, 0.75)):
             agents = agents_of(domain)
             words = f"{domain}, epsilon {epsilon:g}: tacit's return over that of the real rows"
-            found.append(Figure(f"{words}, all agents", share(results, domain, epsilon, agents).value, bound))
+            yield at_least(f"{words}, all agents", share(results, domain, epsilon, agents).value, bound)
             each = [share(results, domain, epsilon, [agent]).value for agent in agents]
             worst = f"{words}, mean over agents, none above 1"
-            found.append(Figure(worst, float(np.minimum(each, 1.0).mean()), bound))
-    pairs = {key: pair for part in RIVALS for key, pair in duels(results, part).items()}
-    clear = [own.value - theirs.value for own, theirs in pairs.values() if is_disjoint(own, theirs)]
+            yield at_least(worst, float(np.minimum(each, 1.0).mean()), bound)
+    # Intervals of three runs are their range, and cover less than they say.
+    pairs = [tuple(map(bootstrap, pair)) for part in RIVALS for pair in matches(results, part).values()]
+    clear = [own.value - theirs.value for own, theirs in pairs if is_disjoint(own, theirs)]
     words = f"least lead over a baseline in the {len(clear)} cells (of {len(pairs)}) whose intervals are apart"
     below = sum(one.verdict == "below" for one in compared(results).values())
     tested = "cells in which a baseline is above tacit (Welch's tests, all of them together at 5 %)"
-    return [*found, Figure(words, min(clear, default=0.0), 0.0), Figure(tested, below, 0.0, at_least=False)]
+    yield at_least(words, min(clear, default=0.0), 0.0)
+    yield at_most(tested, below, 0.0)
 
 
-def run(results: Store, chosen: Sequence[Part], domains: Mapping[str, Domain], scale: fits.Scale) -> None:
+def run(results: Store, chosen: Sequence[Part], domains: Mapping[str, Domain], scale: ways.Scale) -> None:
     """Fill the cells of these parts, the seeds of a part one after the other."""
     for part in chosen:
         mine = part.cells()
@@ -200,7 +179,7 @@ def on_files(arguments: Sequence[str]) -> None:
     parser.add_argument("--population", nargs="+", default=[], metavar="TASK=N")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    scale, given = fits.QUICK if options.quick else fits.FULL, (options.data, options.public, options.population)
+    scale, given = ways.QUICK if options.quick else ways.FULL, (options.data, options.public, options.population)
     folder = ROOT / "runs" / "own" / hashlib.sha256(repr(given).encode()).hexdigest()[:8]
     table_cache.KEPT = folder  # tables of other files have the same names
     domains: dict[str, Domain] = {own.name: own for own in owned(*given)}

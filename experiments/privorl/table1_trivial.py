@@ -5,13 +5,12 @@ walls. They know the goal, which no agent of `table1_transitions` does; same sta
 nothing of its maze, whatever its share of the real rows' return. `far` starts tell more, since walls lie on their way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts.synthesis_agents import TRIVIAL
 from experiments.privorl.parts.synthesis_domains import DOMAINS
@@ -19,13 +18,11 @@ from experiments.privorl.parts.synthesis_mazes import Maze
 from tacit.evaluation.statistics import iqm
 
 SEEDS = table1.SEEDS["own"]
-AGAIN = (10, 11, 12, 13, 14)
-"""Of `table1_mazes`."""
+AGAIN = (10, 11, 12, 13, 14)  # of `table1_mazes`
 MAZES = {name: here for name, here in DOMAINS.items() if isinstance(here, Maze)}
 
 
 def configuration(key: str) -> dict[str, Json]:
-    """The maze, the policy and how it is judged."""
     domain, policy, _ = key.split("/")
     here = MAZES[domain]
     made = TRIVIAL[policy](here.layout)
@@ -40,7 +37,6 @@ def rows() -> list[str]:
 
 
 def run_row(key: str, results: Store) -> None:
-    """The best of a policy's members, from one set of starts."""
     domain, policy, word = key.split("/")
     here, seed = MAZES[domain], int(word)
     found = here.returns(TRIVIAL[policy](here.layout), seed)
@@ -53,15 +49,13 @@ def returns(results: Store, domain: str, policy: str, seeds: Sequence[int] = SEE
     return np.array([results.values(f"{domain}/{policy}/{seed}")["return"] for seed in seeds])
 
 
-def figures() -> list[Figure]:
-    """What tacit's agents return above the best push."""
-    results, kept, found = store(), table1.store(), []
+def figures() -> Figures:
+    results, kept = store(), table1.store()
     for domain in table1.PROMISED:
         agents = next(part.agents for part in table1.parts(domain) if part.group == "own")
         own = np.stack([table1.returns(kept, domain, agent, table1.OWN, 10.0) for agent in agents], axis=1)
         lead = iqm(own) - iqm(returns(results, domain, "push"))
-        found.append(Figure(f"{domain}, epsilon 10: tacit's return less that of the best constant push", lead, 0.0))
-    return found
+        yield at_least(f"{domain}, epsilon 10: tacit's return less that of the best constant push", lead, 0.0)
 
 
 if __name__ == "__main__":

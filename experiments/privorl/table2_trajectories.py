@@ -1,14 +1,9 @@
 """Table II of PrivORL with a guarantee for whole people: agents trained on what was synthesized, judged in the task.
 
-Unit: a person with all episodes, 10,000 of them (2,000 in `umaze_2000`), delta 1e-6. `raked_by_gradients` synthesizes
-transitions, `tacit_j` whole trajectories; an agent sees rows in either case. Three seeds, each with people, noise,
-samples, agent and starts of its own; networks of fragments are pre-trained on public worlds once, for all of them. The
-last policy is judged. Interquartile means, with bootstrap intervals over seeds. `tacit_j` learns of the private rows by
-histograms alone; rows of its trajectories, each weighted for itself (`raked`), stand beside it. What it would be
-by noisy gradients (`by_gradients`, in umaze) and the rivals are run at the larger epsilon.
+Each seed has people, noise, samples, agent and starts of its own; networks of fragments are pre-trained on public
+worlds once, for all of them. `tacit_j` learns of the private rows by histograms alone; rows of its trajectories, each
+weighted for itself (`raked`), stand beside it, and in umaze what it would be by noisy gradients (`by_gradients`).
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Sequence
@@ -16,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, grouped, store_of
-from experiments.privorl.parts import synthesis_fits as fits
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
 from experiments.privorl.parts import trajectory_ways as ways
 from experiments.privorl.parts.synthesis_returns import Cell
+from experiments.privorl.parts.synthesis_ways import FULL, Scale
 from experiments.privorl.parts.trajectory_domains import DOMAINS
 from tacit.evaluation.statistics import Estimate, bootstrap, is_disjoint, ratio
 
@@ -27,11 +23,10 @@ SEEDS, EPSILONS, FEWER = (0, 1, 2), (10.0, 1.0), "umaze_2000"
 OWN, TRANSITIONS, RIVALS = "tacit_j", "raked_by_gradients", ("dp_transformer", "unet")
 ROWS, GRADIENTS = "raked", "by_gradients"
 NAMES = ("real", TRANSITIONS, OWN, ROWS, GRADIENTS, *RIVALS, "raking_alone")
-PROMISED = {
+PROMISED = {  # the second where people are few or epsilon is small: so it was in other mazes
     TRANSITIONS: "transitions with matching",
     ROWS: "rows of trajectories conditioned on histograms, with matching",
 }
-"""The second where people are few or epsilon is small: so it was in other mazes."""
 WORDS = "Plan.for_people of trajectories and of transitions; agents of experiments.privorl.parts.synthesis_agents"
 
 
@@ -49,7 +44,6 @@ def tables(domain: str) -> list[tuple[str, float]]:
 
 
 def cells() -> list[Cell]:
-    """All of them, a seed of all domains after the other."""
     return [
         Cell(domain, agent, way, epsilon, seed)
         for seed in SEEDS
@@ -63,8 +57,7 @@ def rows() -> list[str]:
     return [cell.key for cell in cells()]
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides a cell, but its seed: its domain, its way to a table and its agent."""
+def configuration(key: str, *, scale: Scale = FULL) -> dict[str, Json]:
     cell = Cell.of(key)
     here = DOMAINS[cell.domain]
     return {**ways.configuration(here, cell.way, cell.epsilon, scale), **here.judge(cell.agent, scale)}
@@ -74,29 +67,23 @@ store = store_of(__file__, configuration, WORDS)
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents of a domain, kind and seed learn in one stack."""
     return grouped(keys, lambda key: (Cell.of(key).domain, Cell.of(key).agent, Cell.of(key).seed))
 
 
 def run_rows(keys: Sequence[str], results: Store) -> None:
-    fill(results, [Cell.of(key) for key in keys], fits.FULL)
-
-
-def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
-    """Put the cells that are missing: the agents of one domain, seed and kind learn together."""
-    missing = (cell for cell in wanted if not results.has(cell.key))
-    for stack in grouped(missing, lambda cell: (cell.domain, cell.seed, cell.agent)):
-        name, agent, seed = stack[0].domain, stack[0].agent, stack[0].seed
-        here = DOMAINS[name]
-        found = [ways.table(here, cell.way, cell.epsilon, seed, scale) for cell in stack]
-        began = time.process_time()
-        judged = here.judged(agent, [one.columns for one in found], seed, scale)
-        spent = round((time.process_time() - began) / len(stack), 1)
-        for cell, one, value in zip(stack, found, judged, strict=True):
-            values: dict[str, Any] = {"return": value, "agent_cpu_s": spent}
-            values |= {key: one.notes[key] for key in ("epsilon", "noise_multiplier") if key in one.notes}
-            dataset = f"simulated {name}, {here.population} people, seed {seed}; table {cell.way}"
-            results.put(cell.key, dataset=dataset, seed=seed, values=values)
+    """Agents of one domain, kind and seed."""
+    stack = [Cell.of(key) for key in keys]
+    name, agent, seed = stack[0].domain, stack[0].agent, stack[0].seed
+    here = DOMAINS[name]
+    found = [ways.table(here, cell.way, cell.epsilon, seed) for cell in stack]
+    began = time.process_time()
+    judged = here.judged(agent, [one.columns for one in found], seed, FULL)
+    spent = round((time.process_time() - began) / len(stack), 1)
+    for cell, one, value in zip(stack, found, judged, strict=True):
+        values: dict[str, Any] = {"return": value, "agent_cpu_s": spent}
+        values |= {key: one.notes[key] for key in ("epsilon", "noise_multiplier") if key in one.notes}
+        dataset = f"simulated {name}, {here.population} people, seed {seed}; table {cell.way}"
+        results.put(cell.key, dataset=dataset, seed=seed, values=values)
 
 
 def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
@@ -115,8 +102,8 @@ def share(results: Store, domain: str, way: str, epsilon: float) -> Estimate:
     return ratio(own, real)
 
 
-def figures() -> list[Figure]:
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for domain, epsilon, bound, names in (
         ("umaze", 10.0, 0.75, (TRANSITIONS,)),
         ("umaze", 1.0, 0.65, (TRANSITIONS, ROWS)),
@@ -124,17 +111,17 @@ def figures() -> list[Figure]:
     ):
         for way in names:
             words = f"{domain}, epsilon {epsilon:g}: return of {PROMISED[way]} over that of the real data"
-            found.append(Figure(words, share(results, domain, way, epsilon).value, bound))
+            yield at_least(words, share(results, domain, way, epsilon).value, bound)
     leads = []
     for domain, agent in ((name, one) for name in DOMAINS if name != FEWER for one in DOMAINS[name].agents):
         own = bootstrap(returns(results, domain, agent, OWN, 10.0))
         others = [bootstrap(returns(results, domain, agent, way, 10.0)) for way in RIVALS]
         leads += [own.value - other.value for other in others if is_disjoint(own, other)]
     words = f"epsilon 10: least lead of tacit-j in the {len(leads)} cells whose intervals are apart"
-    found.append(Figure(words, min(leads, default=0.0), 0.0))
+    yield at_least(words, min(leads, default=0.0), 0.0)
     best = max(share(results, "clinic", way, 10.0).value for way in (OWN, TRANSITIONS))
     words = "clinic, epsilon 10: return of the better of tacit-j and transitions over that of the real data"
-    return [*found, Figure(words, best, 0.80)]
+    yield at_least(words, best, 0.80)
 
 
 if __name__ == "__main__":

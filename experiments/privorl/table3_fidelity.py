@@ -1,22 +1,18 @@
 """Table III of PrivORL, and what it leaves out: how close every synthetic table is to the real one.
 
-A cell is one table of `synthesis_ways`: Marginal and Correlation as the paper has them (against all real
-rows; for `real`, one half against the other), and what the paper does not measure: errors against the simulator, and
-the accuracy of a classifier that is to tell synthetic rows from real ones (1/2 where it cannot). Matching fits what
-Marginal measures, and `independent` (every real column permuted by itself) has perfect marginals and is of no use to
-anybody: so no Marginal stands alone.
+A cell is one table of `synthesis_ways`: Marginal and Correlation as the paper has them (against all real rows; for
+`real`, one half against the other), errors against the simulator, and the accuracy of a classifier that is to tell
+synthetic rows from real ones.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, store_of
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, store_of
 from experiments.lib.table_cache import Columns, defaults
 from experiments.privorl import table1_transitions as table1
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain
 from experiments.privorl.parts.synthesis_mazes import Maze
@@ -28,16 +24,14 @@ from tacit.evaluation.two_samples import MIN_ROWS, two_sample_test
 
 MAZES = tuple(dict.fromkeys(part.domain for part in table1.PARTS if isinstance(DOMAINS[part.domain], Maze)))
 Table = tuple[str, str, float, int]
-STRANGER = 1_000_000
-"""Where the seeds of data sets begin that nothing learns from."""
+STRANGER = 1_000_000  # where the seeds of data sets begin that nothing learns from
 
 
-def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
-    """Everything that decides a cell, but its seed: its table and how it is measured."""
+def configuration(key: str) -> dict[str, Json]:
     domain, way, epsilon, _ = key.split("/")
     return {
-        **ways.configuration(DOMAINS[domain], way, float(epsilon), scale),
-        "measures": {"classifier": defaults(two_sample_test), "fewest": MIN_ROWS, "rows": scale.rows},
+        **ways.configuration(DOMAINS[domain], way, float(epsilon)),
+        "measures": {"classifier": defaults(two_sample_test), "fewest": MIN_ROWS, "rows": ways.ROWS},
     }
 
 
@@ -45,31 +39,21 @@ store = store_of(__file__, configuration, WORDS)
 
 
 def rows() -> list[str]:
-    """Keys of all tables of `table1_transitions`."""
     return [ways.key(*table) for table in tables()]
 
 
 def run_row(key: str, results: Store) -> None:
-    domain, way, epsilon, seed = key.split("/")
-    fill(results, [(domain, way, float(epsilon), int(seed))], fits.FULL)
+    domain, way, epsilon, word = key.split("/")
+    here, seed = DOMAINS[domain], int(word)
+    results.put(key, dataset=here.words(seed), seed=seed, values=measured(here, way, float(epsilon), seed, ways.FULL))
 
 
 def tables() -> list[Table]:
-    """Those of `table1_transitions`, in its order."""
     found = [(cell.domain, cell.way, cell.epsilon, cell.seed) for part in table1.PARTS for cell in part.cells()]
     return list(dict.fromkeys(found))
 
 
-def fill(results: Store, wanted: Iterable[Table], scale: fits.Scale) -> None:
-    """Measure the tables whose cells are missing."""
-    for name, way, epsilon, seed in wanted:
-        key = ways.key(name, way, epsilon, seed)
-        if not results.has(key):
-            values = measured(DOMAINS[name], way, epsilon, seed, scale)
-            results.put(key, dataset=DOMAINS[name].words(seed), seed=seed, values=values)
-
-
-def measured(here: Domain, way: str, epsilon: float, seed: int, scale: fits.Scale) -> dict[str, float]:
+def measured(here: Domain, way: str, epsilon: float, seed: int, scale: ways.Scale) -> dict[str, float]:
     """Closeness to all real rows, a classifier's accuracy and errors against the simulator."""
     table, _ = ways.table(here, way, epsilon, seed, scale)
     real = here.private(seed)
@@ -97,13 +81,12 @@ def repeated(table: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def column(results: Store, domain: str, way: str, epsilon: float, name: str) -> np.ndarray:
-    """One measure of a way's tables, over seeds."""
     seeds = [seed for *one, seed in tables() if one == [domain, way, epsilon]]
     return np.array([results.values(ways.key(domain, way, epsilon, seed))[name] for seed in seeds])
 
 
-def figures() -> list[Figure]:
-    results, agents, found = store(), table1.store(), []
+def figures() -> Figures:
+    results, agents = store(), table1.store()
     for domain in table1.PROMISED:
         own, theirs = (
             {
@@ -113,15 +96,14 @@ def figures() -> list[Figure]:
             for way in (table1.OWN, "aim")
         )
         for name, bound in (("marginal", 0.975), ("correlation", 0.99)):
-            found.append(Figure(f"{domain}, epsilon 10: {name}", own[name], bound))
-            found.append(Figure(f"{domain}, epsilon 10: {name} less AIM's", own[name] - theirs[name], -0.02))
+            yield at_least(f"{domain}, epsilon 10: {name}", own[name], bound)
+            yield at_least(f"{domain}, epsilon 10: {name} less AIM's", own[name] - theirs[name], -0.02)
         words = f"{domain}, epsilon 10: error of the next position over AIM's"
-        found.append(Figure(words, own["next_position"] / theirs["next_position"], 1.0, at_least=False))
+        yield at_most(words, own["next_position"] / theirs["next_position"], 1.0)
         for part in (part for part in table1.parts(domain) if part.group == "baselines"):
             for agent in part.agents:
                 mine, aim = (iqm(table1.returns(agents, domain, agent, way, 10.0)) for way in (table1.OWN, "aim"))
-                found.append(Figure(f"{domain}, epsilon 10, {agent}: return less AIM's", mine - aim, 0.0))
-    return found
+                yield at_least(f"{domain}, epsilon 10, {agent}: return less AIM's", mine - aim, 0.0)
 
 
 if __name__ == "__main__":

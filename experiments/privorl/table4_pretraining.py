@@ -4,12 +4,10 @@ umaze and medium, IQL, seeds as in Table I, beside tacit at epsilon 10 and 1, th
 single row, where noise is all that is learned, and matching without a model.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
-from experiments.lib.experiment import Figure, Store, command_line
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import command_line
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts.synthesis_returns import configuration
 from experiments.privorl.table1_transitions import run_row
@@ -20,9 +18,7 @@ __all__ = ["configuration", "figures", "rows", "run_row", "store"]
 MAZES, AGENT = ("umaze", "medium"), "iql"
 
 
-def store(path: Path | None = None) -> Store:
-    """The result file, shared with Table I."""
-    return table1.store(path)
+store = table1.store  # the result file is shared with Table I
 
 
 def parts() -> list[table1.Part]:
@@ -37,17 +33,15 @@ def rows() -> list[str]:
     return [cell.key for part in parts() for cell in part.cells()]
 
 
-def figures() -> list[Figure]:
-    """Tacit's interval begins above those of the controls."""
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for domain in MAZES:
         for way, at in (("pretraining", 0.0), ("noise_only", 1.0), ("independent", 0.0), ("raking_alone", 1.0)):
             control = bootstrap(table1.returns(results, domain, AGENT, way, at))
             for epsilon in table1.EPSILONS:
                 own = bootstrap(table1.returns(results, domain, AGENT, table1.OWN, epsilon))
                 words = f"{domain}, epsilon {epsilon:g}: end of tacit's interval above that of {way}"
-                found.append(Figure(words, own.low - control.high, 0.0))
-    return found
+                yield at_least(words, own.low - control.high, 0.0)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,8 @@ its divisor, so that sigma and epsilon are those of `tacit`; `cur` has the paper
 them is matched to tables.
 """
 
-from __future__ import annotations
-
-from experiments.lib.experiment import Figure, command_line
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import command_line
 from experiments.privorl.parts import synthesis_variants as variants
 from tacit.evaluation.statistics import iqm
 
@@ -16,10 +15,9 @@ VARIANTS = variants.Variants(__file__, variants.both(WAYS, (EPSILON,)))
 rows, store, run_row, configuration = VARIANTS.rows, VARIANTS.store, variants.run_row, variants.returns.configuration
 
 
-def figures() -> list[Figure]:
-    """The paper's claim that curiosity in fine-tuning does harm."""
+def figures() -> Figures:
     own, theirs = (iqm(variants.column(variants.row(way, EPSILON), "marginal")) for way in WAYS)
-    return [Figure("umaze, epsilon 10: Marginal of the default less that of curious fine-tuning", own - theirs, 0.0)]
+    yield at_least("umaze, epsilon 10: Marginal of the default less that of curious fine-tuning", own - theirs, 0.0)
 
 
 if __name__ == "__main__":

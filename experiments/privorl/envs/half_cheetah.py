@@ -9,8 +9,6 @@ Public rows for pre-training are those of other robots (`other_rows`): other mas
 learner of its own. They tell what a cheetah is, but neither this robot's physics nor its learner's behaviour.
 """
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -29,10 +27,8 @@ from tacit_worlds.locomotion import HORIZON, Locomotion, Name
 REFERENCE = (-280.178953, 12135.0)
 """D4RL's returns of a random policy and of an expert, which the normalised return maps to 0 and 100."""
 
-EPISODES = 640
-"""Episodes of the learner whose rows `collect` keeps."""
-OTHERS, OTHER_EPISODES = 4, 160
-"""How many other robots there are by default, and the episodes of each one's learner."""
+EPISODES = 640  # episodes of the learner whose rows `collect` keeps
+OTHERS, OTHER_EPISODES = 4, 160  # how many other robots there are by default, and the episodes of each one's learner
 
 _SIDE = 16  # episodes that run side by side
 _ACTION_STD = 0.5
@@ -63,13 +59,10 @@ def spec() -> PublicSpec:
 
 @dataclass(frozen=True)
 class Robot(Locomotion):
-    """HalfCheetah-v5, or one of other physics.
-
-    Args:
-        gravity, mass, strength: factors of gravity, of all masses and inertias, and of the motors' torques.
-    """
+    """HalfCheetah-v5, or one of other physics."""
 
     name: Name = "HalfCheetah-v5"
+    # gravity, mass, strength: factors of gravity, of all masses and inertias, and of the motors' torques
     gravity: float = 1.0
     mass: float = 1.0
     strength: float = 1.0
@@ -137,8 +130,7 @@ def collect(rows: int = 200_000, *, seed: int, episodes: int = EPISODES) -> dict
 def other_rows(
     rows: int, *, seed: int, robots: int = OTHERS, episodes: int = OTHER_EPISODES
 ) -> dict[str, npt.NDArray[Any]]:
-    """`rows` transitions of `other_robots`, an equal share of each one's own learner; columns as of `collect`, without
-    episode ids."""
+    """Transitions of `other_robots`, an equal share of each one's own learner; columns of `collect` but episode ids."""
     parts = []
     for k, robot in enumerate(other_robots(robots, seed=seed)):
         share = rows * (k + 1) // robots - rows * k // robots

@@ -1,6 +1,6 @@
 """FrankaKitchen: public bounds, and the evaluation of policies that learned from demonstrations.
 
-Demonstrations are a user's own, or those of a scripted controller (`kitchen_demonstrations`).
+Demonstrations are a user's own, or those of a scripted controller (`kitchen_controller`).
 
 The environment is gymnasium-robotics' FrankaKitchen-v1 (Gupta et al. 2019, arXiv:1910.11956; the tasks of D4RL, Fu et
 al. 2020, arXiv:2004.07219). A policy sees the 59 numbers of its entry `observation` (9 positions and 9 speeds of the
@@ -11,8 +11,6 @@ that learned from those cannot be evaluated here; Minari's (`D4RL/kitchen/...`) 
 D4RL's kitchen-mixed and kitchen-partial label the same demonstrations for different tasks. So neither is public where
 the other is private; `tacit.data.overlap` finds this.
 """
-
-from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence

@@ -7,9 +7,12 @@ arm's weight. Closed fingers push: the gripper grasps nothing. A task that is no
 Offsets were found by hand and by random search in the simulator; no learner's return had a part in it.
 
 A `Style` is how a person differs from another: her pace, where she puts the tip, how much her hand trembles.
-"""
 
-from __future__ import annotations
+A demonstration is one episode of one person, who does the tasks of a `Menu` in its order and may leave one out; it ends
+with her last task, or after the kitchen's 280 steps. These rows are not D4RL's, which people made by teleoperation.
+Private rows are demonstrations of `OWN`, public rows those of other people who do `OTHER`: both share the arm, the room
+and two tasks, in another order, but no person and no seed. So a policy of public rows may do two of the four tasks.
+"""
 
 import importlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -20,15 +23,15 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from experiments.privorl.envs.kitchen import Task
+from experiments.lib.table_cache import Columns
+from experiments.privorl.envs import kitchen
+from experiments.privorl.envs.kitchen import COMPLETE, HORIZON, Task
 
 FloatArray = npt.NDArray[np.float64]
 Vector = tuple[float, float, float]
 
-TIP = 0.05
-"""Metres from the model's site `end_effector` to the fingertip."""
-NEAR = 0.29
-"""Distance to its goal at which a person calls a task done; the kitchen pays at 0.3."""
+TIP = 0.05  # metres from the model's site `end_effector` to the fingertip
+NEAR = 0.29  # distance to its goal at which a person calls a task done; the kitchen pays at 0.3
 
 _ARM = slice(0, 7)
 _STEP = 0.08  # seconds of the simulator in a step
@@ -45,36 +48,22 @@ _FORWARD: Vector = (0.0, 1.0, 0.0)
 
 @dataclass(frozen=True)
 class Waypoint:
-    """A place of the fingertip.
+    """A place of the fingertip."""
 
-    Args:
-        offset: metres from the task's site.
-        fingers: where they point.
-        firm: whether it touches something there, and so is placed with more care.
-    """
-
-    offset: Vector
-    fingers: Vector = _FORWARD
-    firm: bool = False
+    offset: Vector  # metres from the task's site
+    fingers: Vector = _FORWARD  # where they point
+    firm: bool = False  # whether it touches something there, and so is placed with more care
 
 
 @dataclass(frozen=True)
 class Path:
-    """What the tip does for a task.
+    """What the tip does for a task."""
 
-    Args:
-        site: of the model, from which the waypoints are measured.
-        waypoints: in their order.
-        pushes: how many of the last stretches push.
-        ahead: metres along the path between the tip and the point that it pursues.
-        force: how many times the person's speed she asks for where she pushes, against what resists.
-    """
-
-    site: str
-    waypoints: tuple[Waypoint, ...]
-    pushes: int = 1
-    ahead: float = 0.08
-    force: float = 2.0
+    site: str  # of the model, from which the waypoints are measured
+    waypoints: tuple[Waypoint, ...]  # in their order
+    pushes: int = 1  # how many of the last stretches push
+    ahead: float = 0.08  # metres along the path between the tip and the point that it pursues
+    force: float = 2.0  # how many times the person's speed she asks for where she pushes, against what resists
 
 
 def _knob(number: int) -> Path:
@@ -125,20 +114,14 @@ PATHS: Mapping[Task, Path] = {
 
 @dataclass(frozen=True)
 class Style:
-    """How a person moves.
+    """How a person moves."""
 
-    Args:
-        speed: metres per second of the tip.
-        loose, firm: standard deviations of where she puts the tip, in metres, in the air and where it touches.
-        tremor: standard deviation of what is added to each joint's action.
-        tries: of a task, before she goes on to the next one.
-    """
-
-    speed: float = 0.4
+    speed: float = 0.4  # metres per second of the tip
+    # loose, firm: standard deviations of where she puts the tip, in metres, in the air and where it touches
     loose: float = 0.015
     firm: float = 0.002
-    tremor: float = 0.03
-    tries: int = 3
+    tremor: float = 0.03  # standard deviation of what is added to each joint's action
+    tries: int = 3  # of a task, before she goes on to the next one
 
 
 class Arm:
@@ -152,7 +135,6 @@ class Arm:
         self._low, self._high = self.model.jnt_range[_ARM].T
 
     def site(self, name: str) -> FloatArray:
-        """Where a site is now."""
         return np.array(self.data.site(name).xpos)
 
     def tip(self) -> tuple[FloatArray, FloatArray]:
@@ -246,7 +228,6 @@ def _attempt(
 
 
 def _away(arm: Arm, style: Style, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """Draw back along the fingers."""
     place, axes = arm.tip()
     target, pointing = place - _BACK * axes[:, 2], axes[:, 2].copy()
     for _ in range(12):
@@ -270,7 +251,6 @@ class _Polyline:
 
     @property
     def ends(self) -> FloatArray:
-        """Length up to each point."""
         return np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(self.points, axis=0), axis=1))])
 
     @property
@@ -291,3 +271,63 @@ class _Polyline:
         shares = np.linspace(at, min(at + 0.12, self.length), 25)
         places = np.stack([np.interp(shares, self.ends, column) for column in self.points.T], axis=1)
         return float(shares[np.linalg.norm(places - place, axis=1).argmin()])
+
+
+@dataclass(frozen=True)
+class Menu:
+    """What people do."""
+
+    order: tuple[Task, ...]  # the tasks, which count as rewards
+    left_out: float = 0.25  # probability with which a person leaves one task out; which one is drawn evenly
+    # slowest, fastest: metres per second of the fingertip
+    slowest: float = 0.38
+    fastest: float = 0.48
+
+    def person(self, rng: np.random.Generator) -> tuple[list[Task], Style]:
+        tasks = list(self.order)
+        if rng.random() < self.left_out:
+            del tasks[rng.integers(len(tasks))]
+        return tasks, Style(speed=float(rng.uniform(self.slowest, self.fastest)))
+
+
+OWN = Menu(COMPLETE)
+OTHER = Menu(("slide cabinet", "kettle", "bottom burner"))
+
+
+def collect(population: int, *, menu: Menu = OWN, seed: int) -> Columns:
+    """So many transitions of people with this menu, episode after episode; the last episode is cut."""
+    found: list[Columns] = []
+    rows = 0
+    while rows < population:
+        found.append(episode(menu, seed=seed, number=len(found)))
+        rows += len(found[-1]["rewards"])
+    return {name: np.concatenate([one[name] for one in found])[:population] for name in found[0]}
+
+
+def episode(menu: Menu, *, seed: int, number: int) -> Columns:
+    """The demonstration of one person: her rows, without what follows her last task."""
+    rng = np.random.default_rng([seed, number])
+    tasks, style = menu.person(rng)
+    room = kitchen.new_room(menu.order)
+    try:
+        seen = room.reset(seed=int(rng.integers(2**31)))[0]["observation"].copy()
+        arm = Arm(room)
+        steps: list[tuple[FloatArray, ...]] = []
+        hers: Iterator[FloatArray] = actions(arm, tasks, style, rng)
+        for action, _ in zip(hers, range(HORIZON), strict=False):
+            view, paid, over, _, _ = room.step(action)
+            after = view["observation"].copy()
+            steps.append((seen, action, np.float64(paid), after, np.bool_(over)))
+            seen = after
+            if over:
+                break
+    finally:
+        room.close()
+    observations, acts, rewards, following, ends = (np.array(column) for column in zip(*steps, strict=True))
+    return {
+        "observations": observations.astype(np.float32),
+        "actions": acts.astype(np.float32),
+        "rewards": rewards.astype(np.float32),
+        "next_observations": following.astype(np.float32),
+        "terminations": ends.astype(np.bool_),
+    }

@@ -6,8 +6,6 @@ mazes (`tune_agents`, whose words hold the reasons). The half-cheetah's are the 
 weight of TD3+BC's paper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -84,17 +82,11 @@ class Push:
 
 @dataclass(frozen=True, eq=False)
 class Untaught:
-    """A policy that learns nothing: uniform actions.
+    """A policy that learns nothing: uniform actions."""
 
-    Args:
-        actions: numbers of one.
-        size: the largest; 0 stands still.
-        rng: of the actions.
-    """
-
-    actions: int
-    size: float
-    rng: np.random.Generator
+    actions: int  # numbers of one
+    size: float  # the largest; 0 stands still
+    rng: np.random.Generator  # of the actions
     members = 1
 
     def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:

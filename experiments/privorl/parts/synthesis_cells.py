@@ -1,7 +1,5 @@
 """Cells of the tables that `synthesis_pages` prints."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,5 +41,4 @@ def title(domain: str, between: str = "-") -> str:
 
 
 def named(measure: str) -> str:
-    """The name of a measure in a table."""
     return NAMES.get(measure, measure.replace("_", " ").replace("f1", "F1"))

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, defaults, kept, rows_of
-from experiments.privorl.envs import half_cheetah, kitchen, kitchen_controller, kitchen_demonstrations
+from experiments.privorl.envs import half_cheetah, kitchen, kitchen_controller
 from experiments.privorl.parts.synthesis_mazes import Maze
 from tacit.data import overlap
 from tacit.data.sources import d4rl
@@ -29,45 +29,6 @@ from tacit.evaluation.dynamics import one_step_errors
 from tacit.units import Unit
 
 Values = dict[str, np.ndarray]
-
-
-class Domain(Protocol):
-    """A task with private transitions.
-
-    Attributes:
-        name: under which cells keep it.
-        population: public number of private transitions.
-        delta: of every promise.
-        spec: public bounds.
-        provenance: of the public rows.
-        rows: what its rows are made with.
-        judge: how policies are judged.
-        settings: in which its plan differs from the default one.
-    """
-
-    name: str
-    population: int
-    delta: float
-    spec: PublicSpec
-    provenance: str
-    rows: Json
-    judge: Json
-    settings: Mapping[str, Any]
-
-    def words(self, seed: int) -> str:
-        """What the private rows are."""
-
-    def private(self, seed: int) -> Columns:
-        """The private rows."""
-
-    def public(self, seed: int) -> Columns:
-        """Public rows to pre-train on."""
-
-    def returns(self, policies: Policies, seed: int) -> Values:
-        """Normalised returns [K] by name; `return` is the task's own."""
-
-    def errors(self, table: Columns) -> dict[str, float]:
-        """Of a table's transitions against the simulator; empty where there is none."""
 
 
 def unit(here: Domain) -> Unit:
@@ -150,8 +111,8 @@ class Kitchen:
             **describe(self),
             "spec": describe(self.spec),
             "provenance": self.provenance,
-            "own": describe(kitchen_demonstrations.OWN),
-            "other": describe(kitchen_demonstrations.OTHER),
+            "own": describe(kitchen_controller.OWN),
+            "other": describe(kitchen_controller.OTHER),
             "controller": describe(kitchen_controller.PATHS),
         }
 
@@ -159,18 +120,18 @@ class Kitchen:
         return f"kitchen demonstrations by a scripted controller (not D4RL's), {self.population} transitions"
 
     def private(self, seed: int) -> Columns:
-        return self._kept("private", self.population, kitchen_demonstrations.OWN, 0)
+        return self._kept("private", self.population, kitchen_controller.OWN, 0)
 
     def public(self, seed: int) -> Columns:
-        return self._kept("public", self.public_rows, kitchen_demonstrations.OTHER, 1_000)
+        return self._kept("public", self.public_rows, kitchen_controller.OTHER, 1_000)
 
-    def _kept(self, kind: str, rows: int, menu: kitchen_demonstrations.Menu, seed: int) -> Columns:
+    def _kept(self, kind: str, rows: int, menu: kitchen_controller.Menu, seed: int) -> Columns:
         settings = {
             "menu": describe(menu),
             "controller": describe(kitchen_controller.PATHS),
             "style": describe(kitchen_controller.Style()),
         }
-        make = functools.partial(kitchen_demonstrations.collect, rows, menu=menu, seed=seed)
+        make = functools.partial(kitchen_controller.collect, rows, menu=menu, seed=seed)
         return kept(f"kitchen/{kind}/{rows}", settings, lambda: (rows_of(make()), {}))[0]
 
     def returns(self, policies: Policies, seed: int) -> Values:
@@ -182,19 +143,12 @@ class Kitchen:
 
 @dataclass(frozen=True)
 class Own:
-    """A user's own rows of a known task: D4RL's HDF5 files or a Minari data set that is public.
+    """A user's own rows of a known task: D4RL's HDF5 files or a Minari data set that is public."""
 
-    Args:
-        task: gives bounds and evaluation.
-        data: file of the rows that play the private ones.
-        others: file of public rows; None takes the task's simulated ones.
-        population: public number of transitions.
-    """
-
-    task: Domain
-    data: str
-    others: str | None
-    population: int
+    task: Domain  # gives bounds and evaluation
+    data: str  # file of the rows that play the private ones
+    others: str | None  # file of public rows; None takes the task's simulated ones
+    population: int  # public number of transitions
 
     @property
     def name(self) -> str:
@@ -214,7 +168,6 @@ class Own:
 
     @property
     def rows(self) -> Json:
-        """The files, by their names, and the task's simulated rows where there is no public file."""
         files = {"data": Path(self.data).name, "others": None if self.others is None else Path(self.others).name}
         return {"type": type(self).__name__, "population": self.population, **files, "task": self.task.rows}
 
@@ -262,6 +215,7 @@ def read(source: str, spec: PublicSpec) -> Columns:
     return rows_of(data.columns)
 
 
+Domain = Maze | HalfCheetah | Kitchen | Own
 DOMAINS: Mapping[str, Domain] = {
     **{name: Maze(name) for name in ("umaze", "medium", "large")},
     "half_cheetah": HalfCheetah(),

@@ -4,8 +4,6 @@ Private are a million transitions of the waypoint controller in D4RL's umaze, me
 everything may be shown), public those of random mazes of the same outer size. A seed is a data set of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -25,23 +23,16 @@ from tacit_worlds.maze_public import other_mazes, other_rows
 
 STARTS: Mapping[str, Starts] = {"return": "all", "return_far": "far"}
 """Returns are from every cell (D4RL's evaluation), and from those far from the goal."""
-EPISODES = 300
-"""Of each of them."""
+EPISODES = 300  # of each of them
 
 
 @dataclass(frozen=True)
 class Maze:
-    """One of D4RL's mazes.
+    """One of D4RL's mazes."""
 
-    Args:
-        name: of the layout.
-        population: N.
-        public_rows: of other mazes of the same outer size.
-    """
-
-    name: str
-    population: int = 1_000_000
-    public_rows: int = 400_000
+    name: str  # of the layout
+    population: int = 1_000_000  # N
+    public_rows: int = 400_000  # of other mazes of the same outer size
     provenance = "simulated: random mazes of the same outer size, with walls and goals of their own"
 
     @property
@@ -51,7 +42,6 @@ class Maze:
 
     @property
     def layout(self) -> MazeLayout:
-        """Its walls and its goal."""
         return LAYOUTS[self.name]
 
     @property
@@ -78,6 +68,7 @@ class Maze:
         return {"starts": describe(STARTS), "episodes": EPISODES}
 
     def words(self, seed: int) -> str:
+        """What the private rows are."""
         return f"simulated {self.name}, {self.population} transitions, seed {seed}"
 
     def private(self, seed: int) -> Columns:
@@ -92,12 +83,14 @@ class Maze:
         return kept(name, self.rows, make)[0]
 
     def returns(self, policies: Policies, seed: int) -> dict[str, np.ndarray]:
+        """Normalised returns [K] by name; `return` is the task's own."""
         return {
             name: evaluate(self.layout, policies, starts=starts, seed=seed, episodes=EPISODES)
             for name, starts in STARTS.items()
         }
 
     def errors(self, table: Columns) -> dict[str, float]:
+        """Of a table's transitions against the simulator."""
         found = dynamics(
             table,
             step=lambda state, action: maze.step(state, action, self.layout),
@@ -114,15 +107,12 @@ class Maze:
 
 @dataclass(frozen=True)
 class Pooled(Maze):
-    """A maze with public rows of sixteen others: many of two, on which a structure is chosen, and some of fourteen.
-
-    Args:
-        large, small: public mazes with many rows, and with some.
-        large_rows, small_rows: of each of these.
-    """
+    """A maze with public rows of sixteen others: many of two, on which a structure is chosen, and some of fourteen."""
 
     public_rows: int = 1_900_000
+    # large, small: public mazes with many rows, and with some
     large: int = 2
+    # large_rows, small_rows: of each of these
     large_rows: int = 600_000
     small: int = 14
     small_rows: int = 50_000

@@ -5,8 +5,6 @@ blank, a dash says that it is not part of the experiment. Returns are interquart
 intervals.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -20,25 +18,92 @@ from experiments.privorl import (
     ablation_medium,
     figure4_ablation,
     figure6_curves,
+    figure8_horizon,
     figure9_learning,
     table1_half_cheetah,
     table1_kitchen,
     table1_mazes,
     table1_transitions,
     table1_trivial,
+    table2_trajectories,
     table3_fidelity,
     table5_curiosity,
     table11_cost,
     table12_size,
+    table13_trajscore,
     table14_accounting,
+    trajectory_audit,
 )
 from experiments.privorl.parts import synthesis_variants as variants
 from experiments.privorl.parts import synthesis_ways as ways
-from experiments.privorl.parts import trajectory_pages
+from experiments.privorl.parts import trajectory_ways as people
 from experiments.privorl.parts.synthesis_cells import SHORT, Values, by_measure, shown, title
+from experiments.privorl.parts.trajectory_domains import DOMAINS as PEOPLE
 from experiments.privorl.tuning import tune_kitchen
 from tacit.evaluation.report.charts import ChartAxis
 from tacit.evaluation.statistics import bootstrap
+
+WHOLE = {
+    "real": "real trajectories, no privacy",
+    "tacit_j": "**tacit-j**: whole trajectories, conditioned on noisy histograms",
+    "by_gradients": "whole trajectories, by noisy gradients",
+    "raked": "rows of such trajectories, each weighted for itself",
+    "raked_by_gradients": "**transitions with matching**",
+    "dp_transformer": "DP-Transformer",
+    "unet": "temporal U-Net",
+    "raking_alone": "matching without a model",
+}
+ALONG = ("f1", "f1_ceiling", "f1_floor", "precision", "recall", "mean_cosine", "inside", "at_seams")
+OF_ROWS = ("marginal", "correlation", "told_apart", "next_position", "in_wall")
+
+
+def table2() -> str:
+    here, results = table2_trajectories, table2_trajectories.store()
+    heads = [(domain, agent) for domain, one in PEOPLE.items() for agent in one.agents]
+    columns = {f"{title(domain, ', ')}, {SHORT[agent]}": (domain, agent) for domain, agent in heads}
+    run = {one for domain in PEOPLE for one in here.tables(domain)}
+
+    def table(epsilon: float) -> str:
+        levels = {way: epsilon if people.WAYS[way].private else 0.0 for way in here.NAMES}
+        rows = {WHOLE[way]: (way, at) for way, at in levels.items() if (way, at) in run}
+        return grid(columns, rows, lambda row, head: shown(here.returns, results, *head, *row))
+
+    return at_each(here.EPSILONS, table)
+
+
+def table13() -> str:
+    """TrajScore and what stands beside it, one block a domain and epsilon."""
+    results, blocks = table13_trajscore.store(), {}
+    for domain in PEOPLE:
+        column = functools.partial(table13_trajscore.column, results, domain)
+        tables = table2_trajectories.tables(domain)
+        for words, epsilon in by_level(sorted({at for _, at in tables if at}, reverse=True)).items():
+            rows = {WHOLE[way]: (way, at) for way, at in tables if at in (0.0, epsilon)}
+            blocks[f"{title(domain, ', ')}, {words}"] = by_measure((*ALONG, *OF_ROWS), rows, column)
+    return stacked(blocks)
+
+
+def figure8() -> str:
+    measures = ("f1", "marginal", "told_apart", "inside", "at_seams", "drift", "return")
+    rows = {f"{horizon} rows": (horizon,) for horizon in figure8_horizon.HORIZONS}
+    return by_measure(measures, rows, functools.partial(figure8_horizon.column, figure8_horizon.store()))
+
+
+def audit_of_people() -> str:
+    results, rows = trajectory_audit.store(), []
+    for way, runs in trajectory_audit.RUNS.items():
+        bound = trajectory_audit.found(results, way, runs)
+        rows.append([way, f"{runs}", f"{bound.gaussian_epsilon:.2f}", f"{trajectory_audit.EPSILON:g}"])
+    return markdown(("runs", "epsilon is at least", "promised"), rows)
+
+
+OF_PEOPLE: dict[str, Callable[[], str]] = {
+    "table2_trajectories": table2,
+    "table13_trajscore": table13,
+    "figure8_horizon": figure8,
+    "trajectory_audit": audit_of_people,
+}
+
 
 WORDS = {
     "real": "real rows, no privacy",
@@ -70,19 +135,16 @@ WITHOUT_WALLS = ("marginal", "correlation", "told_apart", "next_state", "reward_
 
 
 def _private(results: Store, column: Values, ways_of: Iterable[str], epsilons: Sequence[float]) -> str:
-    """What a column says of every way, a column an epsilon."""
     rows = {{**WORDS, **UNTAUGHT}[way]: way for way in ways_of}
     return grid(by_level(epsilons), rows, lambda way, at: shown(column, results, way, ways.at(way, at)))
 
 
 def _with_level(rows: Iterable[tuple[str, float]]) -> dict[str, tuple[str, float]]:
-    """Ways and the epsilons of their promises, under both."""
     found = [(way, ways.at(way, epsilon)) for way, epsilon in rows]
     return {WORDS[way] + (f", epsilon {at:g}" if at else ""): (way, at) for way, at in found}
 
 
 def table1() -> str:
-    """Returns of every method, one table an epsilon."""
     results, control = table1_transitions.store(), table1_trivial.store()
     heads = [(part.domain, agent) for part in table1_transitions.PARTS if part.group == "own" for agent in part.agents]
     columns = {f"{title(domain)}, {SHORT[agent]}": (domain, agent) for domain, agent in heads}
@@ -116,7 +178,6 @@ def mazes() -> str:
 
 
 def half_cheetah() -> str:
-    """Returns on half-cheetah's frozen rows."""
     here = table1_half_cheetah
     return _private(here.store(), here.column, (*here.WAYS, *here.TRIVIAL), here.EPSILONS)
 
@@ -161,12 +222,7 @@ def figure4() -> str:
 
 
 def medium() -> str:
-    """Ablations in medium."""
     return _private(ablation_medium.store(), ablation_medium.column, ablation_medium.SHOWN, ablation_medium.EPSILONS)
-
-
-def table5() -> str:
-    return rows_of((way, table5_curiosity.EPSILON) for way in table5_curiosity.WAYS)
 
 
 def table7() -> str:
@@ -174,7 +230,6 @@ def table7() -> str:
 
 
 def figure6() -> str:
-    """By curiosity rate and by epsilon, as a picture."""
     panels = []
     rates = [figure6_curves.RATES[rate] for rate in figure6_curves.RATES]
     for measure, label in (("return", "return (IQL)"), ("marginal", "Marginal")):
@@ -209,7 +264,6 @@ def figure6() -> str:
 
 
 def table11() -> str:
-    """Seconds and memory of every method."""
     column, units = functools.partial(table11_cost.column, table11_cost.store()), {"CPU s": "cpu_s", "MiB": "peak_mib"}
     heads = {f"{stage}, {unit}": (stage, name) for stage in table11_cost.STAGES for unit, name in units.items()}
     rows = {WORDS[way]: way for way in table11_cost.METHODS}
@@ -217,17 +271,13 @@ def table11() -> str:
 
 
 def table12() -> str:
-    column, rows = (
-        functools.partial(table12_size.column, table12_size.store()),
-        {WORDS[w]: w for w in table12_size.WAYS},
-    )
-    return grid(
-        {f"{size:,} rows": size for size in table12_size.SIZES}, rows, lambda way, size: shown(column, way, size)
-    )
+    column = functools.partial(table12_size.column, table12_size.store())
+    rows = {WORDS[way]: way for way in table12_size.WAYS}
+    heads = {f"{size:,} rows": size for size in table12_size.SIZES}
+    return grid(heads, rows, lambda way, size: shown(column, way, size))
 
 
 def figure9() -> str:
-    """Learning curves, as a picture."""
     results, steps = figure9_learning.store(), np.arange(1, figure9_learning.LOOKS + 1) / figure9_learning.LOOKS
     found = [figure9_learning.curves(results, *one) for one in figure9_learning.TABLES]
     names = ["real rows" if way == "real" else f"tacit, epsilon {e:g}" for way, e in figure9_learning.TABLES]
@@ -276,7 +326,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "table3_fidelity": table3,
     "table4_pretraining": table4,
     "figure4_ablation": figure4,
-    "table5_curiosity": table5,
+    "table5_curiosity": lambda: rows_of((way, table5_curiosity.EPSILON) for way in table5_curiosity.WAYS),
     "ablation_medium": medium,
     "figure6_curves": figure6,
     "table7_nonprivate": table7,
@@ -284,5 +334,5 @@ PAGES: dict[str, Callable[[], str]] = {
     "table11_cost": table11,
     "table12_size": table12,
     "table14_accounting": table14,
-    **trajectory_pages.PAGES,
+    **OF_PEOPLE,
 }

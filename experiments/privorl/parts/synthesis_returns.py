@@ -18,7 +18,6 @@ import numpy as np
 
 from experiments.lib.experiment import Json, Store, describe, grouped
 from experiments.lib.table_cache import Columns
-from experiments.privorl.parts import synthesis_fits as fits
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_agents import KITCHEN, LOCOMOTION, MAZE, Untaught
 from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain
@@ -48,15 +47,13 @@ class Cell:
 
     @staticmethod
     def of(key: str) -> Cell:
-        """The cell of a key."""
         domain, agent, way, epsilon, *seeds = key.split("/")
         return Cell(domain, agent, way, float(epsilon), *map(int, seeds))
 
 
 def configuration(
-    key: str, *, scale: fits.Scale = fits.FULL, domains: Mapping[str, Domain] = DOMAINS
+    key: str, *, scale: ways.Scale = ways.FULL, domains: Mapping[str, Domain] = DOMAINS
 ) -> dict[str, Json]:
-    """Everything that decides a cell, but its seeds: its table, its agent and how this is judged."""
     cell = Cell.of(key)
     here = domains[cell.domain]
     return {
@@ -75,7 +72,6 @@ def cells(
     *,
     each: int = 1,
 ) -> list[Cell]:
-    """All combinations, `each` agents a table, those of one stack beside each other; no promise is epsilon 0."""
     names, epsilons, agents, seeds = tuple(names), tuple(epsilons), tuple(agents), tuple(seeds)
     return [
         Cell(domain, agent, way, epsilon, seed, again)
@@ -87,7 +83,7 @@ def cells(
     ]
 
 
-def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Mapping[str, Domain] = DOMAINS) -> None:
+def fill(results: Store, wanted: Sequence[Cell], scale: ways.Scale, domains: Mapping[str, Domain] = DOMAINS) -> None:
     """Put the cells that are missing: the agents of one domain, seed and kind are trained in one stack."""
     missing = (cell for cell in wanted if not results.has(cell.key))
     for stack in grouped(missing, lambda cell: (cell.domain, cell.seed, cell.again, cell.agent)):
@@ -107,31 +103,20 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Map
 
 @dataclass(frozen=True)
 class OneTask:
-    """Table I on the rows of one task, with policies that learn nothing beside ("POLICY/SEED").
+    """Table I on the rows of one task, with policies that learn nothing beside ("POLICY/SEED")."""
 
-    Args:
-        here: the task.
-        agent: who learns.
-        seeds: of networks, noise, agents and starts, for all ways alike.
-        ways: names with their epsilons.
-        actions: numbers of an action, as uniform ones are drawn.
-        played: what is played.
-    """
-
-    here: Domain
-    agent: str
-    seeds: tuple[int, ...]
-    ways: tuple[tuple[tuple[str, ...], tuple[float, ...]], ...]
-    actions: int
-    played: str
+    here: Domain  # the task
+    agent: str  # who learns
+    seeds: tuple[int, ...]  # of networks, noise, agents and starts, for all ways alike
+    ways: tuple[tuple[tuple[str, ...], tuple[float, ...]], ...]  # names with their epsilons
+    actions: int  # numbers of an action, as uniform ones are drawn
+    played: str  # what is played
 
     @property
     def domains(self) -> Mapping[str, Domain]:
-        """As `configuration` and `fill` take them."""
         return {self.here.name: self.here}
 
     def cells(self) -> list[Cell]:
-        """Of agents, a seed after the other."""
         return [
             cell
             for seed in self.seeds
@@ -140,21 +125,18 @@ class OneTask:
         ]
 
     def rows(self) -> list[str]:
-        """Policies that learn nothing first."""
         return [*(f"{one}/{seed}" for one in UNTAUGHT for seed in self.seeds), *(cell.key for cell in self.cells())]
 
-    def configuration(self, key: str, scale: fits.Scale = fits.FULL) -> Json:
+    def configuration(self, key: str, scale: ways.Scale = ways.FULL) -> Json:
         policy = key.split("/")[0]
         if policy in UNTAUGHT:
             return {"policy": policy, "judge": describe(self.here.judge)}
         return configuration(key, scale=scale, domains=self.domains)
 
     def together(self, keys: Sequence[str]) -> list[list[str]]:
-        """Agents of one seed learn in one stack; policies that learn nothing are rows of their own."""
         return grouped(keys, lambda key: key if key.split("/")[0] in UNTAUGHT else Cell.of(key).seed)
 
-    def run_rows(self, keys: Sequence[str], results: Store, scale: fits.Scale = fits.FULL) -> None:
-        """Make rows; agents of one seed in one stack."""
+    def run_rows(self, keys: Sequence[str], results: Store, scale: ways.Scale = ways.FULL) -> None:
         for key in (key for key in keys if key.split("/")[0] in UNTAUGHT):
             policy, seed = key.split("/")[0], int(key.split("/")[1])
             untaught = Untaught(self.actions, float(policy == "random"), np.random.default_rng(seed))
@@ -176,19 +158,16 @@ class OneTask:
 UNTAUGHT = ("still", "random")
 
 
-def config(domain: str, agent: str, scale: fits.Scale) -> Any:
-    """The settings of an agent."""
+def config(domain: str, agent: str, scale: ways.Scale) -> Any:
     chosen = {**(MAZE if domain.removeprefix("own_") in LAYOUTS else LOCOMOTION), **KITCHEN}[agent]
     return dataclasses.replace(chosen, steps=100) if scale.quick else chosen
 
 
 def train(
-    domain: str, agent: str, tables: Sequence[Columns], seed: int, scale: fits.Scale, *, watch: Watch | None = None
+    domain: str, agent: str, tables: Sequence[Columns], seed: int, scale: ways.Scale, *, watch: Watch | None = None
 ) -> list[OfflinePolicies]:
-    """One agent on each table, in one stack."""
     return train_tables(tables, config(domain, agent, scale), seeds=[seed], watch=watch)
 
 
 def column(results: Store, wanted: Iterable[Cell], name: str = "return") -> np.ndarray:
-    """One value of every cell."""
     return np.array([results.values(cell.key)[name] for cell in wanted], np.float64)

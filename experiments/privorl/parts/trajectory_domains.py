@@ -12,15 +12,15 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from experiments.lib.experiment import Json, describe
 from experiments.lib.table_cache import Columns, defaults, kept
 from experiments.privorl.parts import synthesis_returns as returns
-from experiments.privorl.parts.synthesis_fits import Scale
 from experiments.privorl.parts.synthesis_mazes import Maze
+from experiments.privorl.parts.synthesis_ways import Scale
 from tacit.agents.discrete_offline import train
 from tacit.agents.features import Scaled
 from tacit.agents.learners import CQL
@@ -40,82 +40,21 @@ from tacit_worlds.maze_public import other_mazes
 DELTA = 1e-6
 
 
-class People(Protocol):
-    """A task with people.
-
-    Attributes:
-        name: under which cells keep it.
-        population: public number of people.
-        spec: public bounds.
-        longest: public number of steps of the longest episode.
-        episodes: public usual number of a person's episodes.
-        samples: synthetic trajectories that are drawn.
-        agents: who learns from a table.
-        provenance: of the public trajectories.
-        others: what the public trajectories are made with.
-        rows: what its people and the public trajectories are made with.
-    """
-
-    name: str
-    population: int
-    spec: PublicSpec
-    longest: int
-    episodes: int
-    samples: int
-    agents: tuple[str, ...]
-    provenance: str
-    others: Json
-    rows: Json
-
-    def judge(self, agent: str, scale: Scale) -> dict[str, Json]:
-        """The settings of an agent, and how it is judged."""
-
-    def people(self, seed: int) -> Trajectories:
-        """The private trajectories."""
-
-    def worlds(self, seed: int) -> list[Trajectories]:
-        """Those to begin with, world by world: mazes, or staffs of doctors."""
-
-    def public(self, seed: int) -> Trajectories:
-        """The same together."""
-
-    def matching(self, seed: int | None) -> TableMatching:
-        """The tables of histograms, cut by the public rows of a seed, or by the bounds alone."""
-
-    def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
-        """The normalised return of an agent that learned from each table."""
-
-    def errors(self, table: Columns) -> dict[str, float]:
-        """Of single rows against the simulator; empty where it is not known which state they were in."""
-
-    def errors_along(self, sequences: Sequences) -> dict[str, float]:
-        """Of whole trajectories against the simulator, likewise."""
-
-
 def unit(here: People) -> Unit:
-    """One person with all episodes, added or removed."""
     return Unit("person", "add_or_remove", here.population)
 
 
 @dataclass(frozen=True)
 class MazePeople:
-    """One episode a person.
+    """One episode a person."""
 
-    Args:
-        layout: of the maze.
-        population: of people.
-        mazes: random public ones of the same outer size.
-        public_episodes: in each of them.
-        samples: synthetic trajectories.
-    """
-
-    layout: str
-    population: int = 10_000
-    mazes: int = 128
-    public_episodes: int = 64
-    samples: int = 1_500
-    longest = LONGEST
-    episodes = 1
+    layout: str  # of the maze
+    population: int = 10_000  # of people
+    mazes: int = 128  # random public ones of the same outer size
+    public_episodes: int = 64  # in each of them
+    samples: int = 1_500  # synthetic trajectories
+    longest = LONGEST  # public number of steps of an episode
+    episodes = 1  # of a person, as a rule
     agents = ("iql", "td3_bc")
     provenance = Maze.provenance
 
@@ -140,17 +79,17 @@ class MazePeople:
 
     @property
     def rows(self) -> Json:
-        """What its people and the public trajectories are made with."""
         return {"type": type(self).__name__, "population": self.population, "episodes": self.episodes, **self.others}
 
     def judge(self, agent: str, scale: Scale) -> dict[str, Json]:
-        """The settings of an agent, and how it is judged."""
         return {"agent": describe(returns.config(self.layout, agent, scale)), "judge": describe(self._maze.judge)}
 
     def people(self, seed: int) -> Trajectories:
         return maze.goal_episodes(self._maze.layout, self.population, seed=seed)
 
     def worlds(self, seed: int) -> list[Trajectories]:
+        """Public trajectories to begin with, world by world."""
+
         def make() -> tuple[Columns, dict[str, Any]]:
             layouts = other_mazes(self._maze.layout, self.mazes, seed=1_000 + seed)
             each = [
@@ -169,6 +108,7 @@ class MazePeople:
         return _together(self.worlds(seed), self.spec)
 
     def matching(self, seed: int | None) -> TableMatching:
+        """The tables of histograms, cut by the public rows of a seed, or by the bounds alone."""
         return _plane(self, seed)
 
     def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
@@ -177,6 +117,7 @@ class MazePeople:
         return [float(self._maze.returns(policy, seed)["return"][0]) for policy in policies]
 
     def errors(self, table: Columns) -> dict[str, float]:
+        """Of single rows against the simulator."""
         return self._maze.errors(table)
 
     def errors_along(self, sequences: Sequences) -> dict[str, float]:
@@ -195,19 +136,12 @@ class MazePeople:
 
 @dataclass(frozen=True)
 class Patients:
-    """A patient's courses of treatment.
+    """A patient's courses of treatment."""
 
-    Args:
-        population: of patients.
-        staffs: of other doctors.
-        public_patients: of each of them.
-        samples: synthetic courses.
-    """
-
-    population: int = 10_000
-    staffs: int = 32
-    public_patients: int = 100
-    samples: int = 10_000
+    population: int = 10_000  # of patients
+    staffs: int = 32  # of other doctors
+    public_patients: int = 100  # of each of them
+    samples: int = 10_000  # synthetic courses
     name = "clinic"
     longest = clinic.HORIZON
     episodes = 2
@@ -226,11 +160,9 @@ class Patients:
 
     @property
     def rows(self) -> Json:
-        """What its people and the public trajectories are made with."""
         return {"type": type(self).__name__, "population": self.population, "episodes": self.episodes, **self.others}
 
     def judge(self, agent: str, scale: Scale) -> dict[str, Json]:
-        """The settings of discrete CQL, and how it is judged."""
         assert agent == "cql"
         learned = {"learner": describe(_CQL), "network": describe(_NETWORK), "features": describe(_FEATURES)}
         steps, episodes = _lengths(scale)
@@ -292,7 +224,6 @@ def _plane(here: MazePeople, seed: int | None) -> TableMatching:
 
 
 def general_matching(here: People, seed: int | None) -> TableMatching:
-    """The tables of any task."""
     public = None if seed is None else here.public(seed).columns
     return TableMatching.of(here.spec, population=here.population, public=public, provenance=here.provenance)
 
@@ -314,6 +245,7 @@ def _belonging_to_nobody(columns: Mapping[str, np.ndarray[Any, Any]], spec: Publ
     return Trajectories.from_arrays(**given, unit_ids=":episode", spec=spec, simulated=True)
 
 
+People = MazePeople | Patients
 DOMAINS: dict[str, People] = {
     here.name: here
     for here in (MazePeople("umaze"), MazePeople("medium"), Patients(), MazePeople("umaze", population=2_000))

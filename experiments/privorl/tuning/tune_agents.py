@@ -1,29 +1,19 @@
 """The settings of the offline agents, chosen on real rows of public mazes alone.
 
 A row is one agent that learned from a million real rows of one public maze. Its key holds the maze, the agent, in what
-its settings differ from those of former tables (`MAZE`), and the agent's seed. Its values are normalised returns: 0
-are uniform actions, 100 is the controller that made the rows. `all` and `far` are of the policy after the last step,
-`curve` of those on the way. "trivial" rows are policies that know nothing of the walls: the best constant push, and a
-controller that runs straight at the goal.
+its settings differ from those of former tables (`MAZE`), and the agent's seed. `all` and `far` are of the policy after
+the last step, `curve` of those on the way. Halls has the outer size of large, rooms and comb that of medium, the others
+that of umaze. The evaluation's mazes, its seeds and synthetic rows are never used, so that no method is suited better.
 
-ring and tee have the outer size of umaze, rooms and comb that of medium, halls that of large. The evaluation's mazes,
-its seeds and synthetic rows are never used, so that the settings suit no method's rows better than another's.
-
-What others have stands in `table1_mazes.PUBLIC`. ReBRAC (arXiv:2305.09836; 107, 105 and 78 there) is not
-among our agents: the critic's half of its penalty needs the action that follows in the data, and tables of synthetic
-transitions hold none; its LayerNorm, widths and batches are settings of TD3+BC here.
+ReBRAC (arXiv:2305.09836; 107, 105 and 78 in D4RL's mazes) is not among our agents: the critic's half of its penalty
+needs the action that follows in the data, and tables of synthetic transitions hold none.
 
 What decides: a target that moves by `target_rate` a step sees a reward one transition farther about every
-1 / `target_rate` steps; paths have hundreds of transitions, so that the former rate of 0.02 (of TD3+BC every second
-step) needs some 30,000 steps. The former alpha of 20 lets imitation win near the goal, where few steps are at stake. A
-higher discount sees farther, but makes these few steps a smaller share of a value: in comb 0.99 is better than 0.995.
-Waves of positions twice as short tell walls apart that longer ones blur.
-
-Chosen is the cheapest that is above the straight run everywhere, with one seed. EDAC fails in the largest maze: the
-tables have it in umaze alone. Returns go up and down by 20 along a curve, and no policy is picked from it.
+1 / `target_rate` steps; paths have hundreds of transitions. The former alpha of 20 lets imitation win near the goal,
+where few steps are at stake. A higher discount sees farther, but makes these few steps a smaller share of a value.
+Waves of positions twice as short tell walls apart that longer ones blur. Chosen is the cheapest that is above the
+straight run everywhere, with one seed. EDAC fails in the largest maze: the tables have it in umaze alone.
 """
-
-from __future__ import annotations
 
 import ast
 import functools
@@ -32,7 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, grouped, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, describe, grouped, store_of
 from experiments.lib.table_cache import Columns, rows_of
 from experiments.privorl.parts.synthesis_agents import AGENTS, MAZE, TRIVIAL
 from tacit.envs.rollouts import Policies
@@ -71,8 +62,7 @@ SEARCH: tuple[tuple[str, str], ...] = (
     ("td3_bc", "discount=0.995 target_rate=0.1"),
 )
 """Agents and what is changed in their settings, in the order in which they are run."""
-DECIDED = 9
-"""Of these, what had been run when settings were chosen; the others show what else would have been possible."""
+DECIDED = 9  # of these, what had been run when settings were chosen; the others show what else would have been possible
 
 
 def rows() -> list[str]:
@@ -96,13 +86,12 @@ def config(agent: str, setting: str) -> Any:
     return replace(MAZE[agent], **changes)
 
 
-def configuration(key: str, *, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     name, kind, *rest = key.split("/")
     judge = {"layout": describe(MAZES[name]), "episodes": EPISODES, "start_seed": START_SEED}
     if kind == "trivial":
         return {"policies": list(TRIVIAL), **judge}
-    agent = config(kind, rest[0])
-    return {"agent": describe(replace(agent, steps=100) if quick else agent), "population": POPULATION, **judge}
+    return {"agent": describe(config(kind, rest[0])), "population": POPULATION, **judge}
 
 
 store = store_of(__file__, configuration, "each row's name holds its settings")
@@ -110,18 +99,15 @@ store = store_of(__file__, configuration, "each row's name holds its settings")
 
 @functools.lru_cache(maxsize=len(MAZES))
 def real(name: str) -> Columns:
-    """The rows that agents learn from."""
     return rows_of(maze.collect(MAZES[name], POPULATION, seed=ROWS_SEED))
 
 
 def returns(name: str, policies: Policies, starts: Starts = "all") -> list[float]:
-    """Of each policy, normalised."""
     found = evaluate(MAZES[name], policies, starts=starts, seed=START_SEED, episodes=EPISODES)
     return [round(float(value), 1) for value in found]
 
 
 def trivial(name: str) -> dict[str, dict[str, float]]:
-    """Returns of policies that know no walls."""
     made = {policy: make(MAZES[name]) for policy, make in TRIVIAL.items()}
     return {
         policy: {"all": max(returns(name, one)), "far": max(returns(name, one, "far"))} for policy, one in made.items()
@@ -150,19 +136,17 @@ def learned(names: Sequence[str], agent: Any, seed: int) -> list[dict[str, Any]]
 
 
 def together(keys: Sequence[str]) -> list[list[str]]:
-    """Agents with the same settings and seed, in whatever maze, learn in one stack."""
     return grouped(keys, lambda key: key if key.endswith("/trivial") else key.split("/", 1)[1])
 
 
-def run_rows(keys: Sequence[str], results: Store, *, quick: bool = False) -> None:
+def run_rows(keys: Sequence[str], results: Store) -> None:
     if keys[0].endswith("/trivial"):
         name = keys[0].split("/")[0]
         return _put(results, keys[0], name, START_SEED, trivial(name))
     names, (kind, setting, word) = [key.split("/")[0] for key in keys], keys[0].split("/")[1:]
-    agent, seed = config(kind, setting), int(word)
-    found = learned(names, replace(agent, steps=100) if quick else agent, seed)
+    found = learned(names, config(kind, setting), int(word))
     for key, name, values in zip(keys, names, found, strict=True):
-        _put(results, key, name, seed, values)
+        _put(results, key, name, int(word), values)
     return None
 
 
@@ -171,16 +155,14 @@ def _put(results: Store, key: str, name: str, seed: int, values: dict[str, Any])
     results.put(key, dataset=words, seed=seed, values=values)
 
 
-def figures() -> list[Figure]:
-    """By how much real rows clear the straight run with the settings that are chosen."""
-    results, found = store(), []
+def figures() -> Figures:
+    results = store()
     for agent in AGENTS:
         for name in MAZES:
             straight = results.values(f"{name}/trivial")["straight"]["all"]
             values = [results.values(f"{name}/{agent}/chosen/{seed}")["all"] for seed in FINAL_SEEDS]
             words = f"public {name}, {agent}: return of real rows less that of the straight run"
-            found.append(Figure(words, sum(values) / len(values) - straight, 0.0))
-    return found
+            yield at_least(words, sum(values) / len(values) - straight, 0.0)
 
 
 if __name__ == "__main__":

@@ -1,28 +1,21 @@
 """Which learner's rows teach an agent as much as D4RL's medium-replay: chosen on robots of other masses and gravity.
 
 A row is one agent (TD3+BC) that learned from the 200,000 rows of one learner (PPO) on one of two other robots, and is
-judged on that robot. Returns are on D4RL's scale for the half-cheetah, on which its medium-replay teaches TD3+BC 44.6
-(arXiv:2106.06860). HalfCheetah-v5 itself, its rows and its seeds are never used.
-
-Collectors differ in how long they learn, and in whether the beginning of their life is kept. The agent is the former
-one of `synthesis_agents`, or one that learns three times as long with the weight of the paper (2.5).
-
-What is chosen here is frozen in `table1_half_cheetah` by a hash of the private rows, before an agent
-learns from them.
+judged on that robot, on D4RL's scale, where medium-replay teaches TD3+BC 44.6 (arXiv:2106.06860). HalfCheetah-v5
+itself, its rows and its seeds are never used. What is chosen is frozen in `table1_half_cheetah` by a hash.
 """
-
-from __future__ import annotations
 
 import functools
 import itertools
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from experiments.lib.experiment import Figure, Json, Store, command_line, describe, store_of
+from experiments.lib.check import Figures, at_least
+from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from experiments.lib.table_cache import Columns, rows_of
 from experiments.privorl.envs import half_cheetah
 from experiments.privorl.envs.half_cheetah import Robot
@@ -30,25 +23,18 @@ from experiments.privorl.parts.synthesis_agents import LOCOMOTION
 from tacit_worlds.agents.offline import train_tables
 from tacit_worlds.locomotion import HORIZON
 
-POPULATION, EPISODES, WANTED = 200_000, 10, 40.0
-"""`WANTED`: what real rows have to teach."""
+POPULATION, EPISODES, WANTED = 200_000, 10, 40.0  # `WANTED`: what real rows have to teach
 ROBOTS_SEED, SEED, START_SEED = 2_000, 2_010, 2_020
 
 
 @dataclass(frozen=True)
 class Collector:
-    """A learner, and which of its rows are kept.
+    """A learner, and which of its rows are kept."""
 
-    Args:
-        episodes: that it plays.
-        since: share of its life, at the beginning, of which nothing is kept.
-    """
-
-    episodes: int
-    since: float = 0.0
+    episodes: int  # that it plays
+    since: float = 0.0  # share of its life, at the beginning, of which nothing is kept
 
     def rows(self, robot: Robot, population: int, seed: int) -> Columns:
-        """Its rows on a robot."""
         lived = half_cheetah.lived(robot, population, episodes=self.episodes, seed=seed, since=self.since)
         return rows_of(lived)
 
@@ -60,7 +46,6 @@ COLLECTORS: Mapping[str, Collector] = {
 }
 AGENTS = ("td3_bc_long", "td3_bc")
 ROBOTS = ("first", "second")
-QUICK = Collector(16)
 
 
 def rows() -> list[str]:
@@ -69,18 +54,16 @@ def rows() -> list[str]:
 
 @functools.cache
 def robots() -> Mapping[str, Robot]:
-    """The other robots by name."""
     return dict(zip(ROBOTS, half_cheetah.other_robots(len(ROBOTS), seed=ROBOTS_SEED), strict=True))
 
 
-def configuration(key: str, *, quick: bool = False) -> Json:
+def configuration(key: str) -> Json:
     robot, name, agent = key.split("/")
-    config = LOCOMOTION[agent]
     return {
         "robot": describe(robots()[robot]),
-        "collector": describe(QUICK if quick else COLLECTORS[name]),
-        "population": 10_000 if quick else POPULATION,
-        "agent": describe(replace(config, steps=100) if quick else config),
+        "collector": describe(COLLECTORS[name]),
+        "population": POPULATION,
+        "agent": describe(LOCOMOTION[agent]),
         "judge": {"episodes": EPISODES, "seed": START_SEED},
     }
 
@@ -96,14 +79,13 @@ def collected(robot: str, collector: Collector, population: int) -> tuple[Column
     return made, round(time.process_time() - began, 1)
 
 
-def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+def run_row(key: str, results: Store) -> None:
     torch.set_num_threads(1)
     robot, name, agent = key.split("/")
-    config, population = LOCOMOTION[agent], 10_000 if quick else POPULATION
-    table, spent = collected(robot, QUICK if quick else COLLECTORS[name], population)
+    table, spent = collected(robot, COLLECTORS[name], POPULATION)
     played = half_cheetah.normalised(table["rewards"].reshape(-1, HORIZON).sum(axis=1))
     began = time.process_time()
-    policy = train_tables([table], replace(config, steps=100) if quick else config, seeds=[SEED])[0]
+    policy = train_tables([table], LOCOMOTION[agent], seeds=[SEED])[0]
     values = {
         "return": round(float(half_cheetah.evaluate(policy, seed=START_SEED, robot=robots()[robot])[0]), 1),
         "rows_mean": round(float(played.mean()), 1),
@@ -111,11 +93,10 @@ def run_row(key: str, results: Store, *, quick: bool = False) -> None:
         "collect_cpu_s": spent,
         "agent_cpu_s": round(time.process_time() - began, 1),
     }
-    results.put(key, dataset=f"replay on another robot ({robot}), {population} transitions", seed=SEED, values=values)
+    results.put(key, dataset=f"replay on another robot ({robot}), {POPULATION} transitions", seed=SEED, values=values)
 
 
 def scores(results: Store) -> dict[tuple[str, str], float]:
-    """By collector and agent the mean return over robots."""
     return {
         (name, agent): float(np.mean([results.values(f"{robot}/{name}/{agent}")["return"] for robot in ROBOTS]))
         for name, agent in itertools.product(COLLECTORS, AGENTS)
@@ -123,16 +104,14 @@ def scores(results: Store) -> dict[tuple[str, str], float]:
 
 
 def chosen(results: Store) -> tuple[str, str]:
-    """The collector and the agent of the highest mean return."""
     found = scores(results)
     return max(found, key=lambda pair: found[pair])
 
 
-def figures() -> list[Figure]:
-    """Whether the best of three collectors teaches what is wanted."""
+def figures() -> Figures:
     results = store()
     best = chosen(results)
-    return [Figure(f"other robots, {' with '.join(best)}: return of real rows", scores(results)[best], WANTED)]
+    yield at_least(f"other robots, {' with '.join(best)}: return of real rows", scores(results)[best], WANTED)
 
 
 if __name__ == "__main__":

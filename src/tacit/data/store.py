@@ -166,11 +166,11 @@ class FolderColumns:
         self._partial = self.folder.with_name(f".{self.folder.name}.partial-{secrets.token_hex(4)}")
         self._files: dict[str, BufferedRandom] = {}
         self._headers: dict[str, tuple[np.dtype[Any], tuple[int, ...], int]] = {}
-        with _WriteErrors(self.folder):
+        with replace_write_errors(self.folder):
             self._partial.mkdir(mode=0o700, parents=True)
 
     def append(self, name: str, values: Array) -> None:
-        with _WriteErrors(self.folder):
+        with replace_write_errors(self.folder):
             if name not in self._files:
                 self._files[name] = open(self._partial / f"{name}.npy", "w+b")  # noqa: SIM115
                 self._headers[name] = (values.dtype, values.shape[1:], 0)
@@ -202,7 +202,7 @@ class FolderColumns:
         for name in INDEX:
             for chunk in chunks(index[name]):
                 self.append(name, chunk)
-        with _WriteErrors(self.folder):
+        with replace_write_errors(self.folder):
             for name in tuple(self._files):
                 self._close(name)
             with open(self._partial / "spec.json", "x", encoding="utf-8") as file:
@@ -302,7 +302,7 @@ def read_spec(folder: Path) -> tuple[PublicSpec, bool, UnitKind]:
 
 def name_units(folder: Path, name: str) -> None:
     """Call the units of a native folder so, in place of the name of the column of their ids."""
-    with _WriteErrors(folder):
+    with replace_write_errors(folder):
         metadata = json.loads(plain_files.read_text(folder / "spec.json"))
         plain_files.write(folder / "spec.json", json.dumps({**metadata, "unit": name}, indent=1))
 
@@ -356,21 +356,18 @@ def chunks(column: Array) -> Iterator[Array]:
         yield column[start : start + CHUNK]
 
 
-class _WriteErrors:
+@contextlib.contextmanager
+def replace_write_errors(folder: Path) -> Iterator[None]:
     """Turns an OSError (disk full, no permission) into a FileError that names the folder only."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            what = f"the folder cannot be written ({error.strerror or 'unknown reason'})"
-            expected = "a writable place with enough free space"
-            remedy = "free some space or choose another folder; nothing was left behind"
-            raise FileError(what, where=str(self._folder), expected=expected, remedy=remedy) from None
+    try:
+        yield
+    except OSError as error:
+        what = f"the folder cannot be written ({error.strerror or 'unknown reason'})"
+        remedy, expected = (
+            "free some space or choose another folder; nothing was left behind",
+            "enough free space there",
+        )
+        raise FileError(what, where=str(folder), expected=expected, remedy=remedy) from None
 
 
 def _header(file: BufferedRandom, dtype: np.dtype[Any], shape: tuple[int, ...], rows: int) -> None:

@@ -170,18 +170,9 @@ class Trajectories:
         """
         from tacit.data.sources import minari
 
-        public, records = minari.read(
-            dataset,
-            unit=unit,
-            spec=spec,
-            reward=reward,
-            propensity=propensity,
-            observation=observation,
-            unit_key=unit_key,
-            simulated=simulated,
-            root=root,
-            store=store,
-        )
+        named: dict[str, Any] = {"reward": reward, "propensity": propensity, "observation": observation, "root": root}
+        said: dict[str, Any] = {"unit_key": unit_key, "simulated": simulated, "store": store}
+        public, records = minari.read(dataset, unit=unit, spec=spec, **named, **said)
         return cls(records, public, simulated=simulated)
 
     @classmethod

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from experiments.beyond.improvement_generators import LARGEST_REWARD, Ensemble, EnsemblePlan, Prediction, imagined
+from experiments.beyond.improvement_peers import LARGEST_REWARD, Ensemble, EnsemblePlan, Prediction, imagined
 from experiments.beyond.improvement_worlds import OtherClinic, of_clinic, other_clinic, world
 
-from experiments.beyond import improvement, improvement_logs, improvement_null, improvement_peers
+from experiments.beyond import improvement, improvement_null, improvement_peers, improvement_worlds
 from tacit_worlds import clinic, clinic_model
 
 TABLE = improvement_peers.TabularPlan(problem=of_clinic().problem)
@@ -113,26 +113,26 @@ def test_value_iteration_on_counts_without_noise_finds_the_action_that_pays() ->
 
 
 def test_click_rates_are_exact() -> None:
-    seen, weight = improvement_logs.contexts()
+    seen, weight = improvement_worlds.contexts()
     assert weight.sum() == pytest.approx(1.0)
-    logged = np.tile(improvement_logs.SHOWN, (len(weight), 1))
+    logged = np.tile(improvement_worlds.SHOWN, (len(weight), 1))
     by_hand = 0.6 * (0.025 + 0.03 + 0.008) + 0.4 * (0.025 + 0.009 + 0.018) + 0.02 * 5 / 24
-    assert improvement_logs.rate_of(logged) == pytest.approx(by_hand)
+    assert improvement_worlds.rate_of(logged) == pytest.approx(by_hand)
     best = np.eye(3)[np.where(seen[:, 0] == 0, 1, 2)]
-    assert improvement_logs.rate_of(best) == pytest.approx(0.6 * 0.1 + 0.4 * 0.09 + 0.02 * 5 / 24)
-    assert round(improvement_logs.rate_of(logged), 7) == improvement_logs.LOGGED_RATE
-    assert round(improvement_logs.rate_of(best), 7) == improvement_logs.BEST_RATE
+    assert improvement_worlds.rate_of(best) == pytest.approx(0.6 * 0.1 + 0.4 * 0.09 + 0.02 * 5 / 24)
+    assert round(improvement_worlds.rate_of(logged), 7) == improvement_worlds.LOGGED_RATE
+    assert round(improvement_worlds.rate_of(best), 7) == improvement_worlds.BEST_RATE
 
 
 def test_a_shop_s_reference_is_what_its_simulator_pays() -> None:
-    columns = improvement_logs.collect(
-        improvement_logs.Shop(), lambda seen: np.full((len(seen), 4), 0.25), 4_000, seed=1, horizon=20
+    columns = improvement_worlds.collect(
+        improvement_worlds.Shop(), lambda seen: np.full((len(seen), 4), 0.25), 4_000, seed=1, horizon=20
     )
     paid = np.bincount(columns["unit_ids"], columns["rewards"])
-    low, high = improvement_logs.stock_reference()
+    low, high = improvement_worlds.stock_reference()
     assert abs(paid.mean() - low) < 5 * paid.std() / 4_000**0.5
     assert high > low + 400
-    assert improvement_logs.stock_normalised(np.array([low, high])).tolist() == [0.0, 100.0]
+    assert improvement_worlds.stock_normalised(np.array([low, high])).tolist() == [0.0, 100.0]
 
 
 def test_the_null_world_has_no_gain() -> None:

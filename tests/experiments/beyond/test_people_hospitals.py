@@ -186,7 +186,7 @@ def test_the_table_says_on_how_many_measures_people_are_ahead(tmp_path: Path, mo
     assert costs(results, people_hospitals.rows()) == "209 rows are missing; CPU hours: 2.1"
     monkeypatch.setattr(people_hospitals, "store", lambda: results)
     with pytest.raises(LookupError, match="privsyn"):
-        people_hospitals.figures()
+        list(people_hospitals.figures())
     for key in people_hospitals.rows():
         good = key.split("/")[2] in ("real", "people")
         error = 0.1 if good else 0.2

@@ -12,10 +12,9 @@ import pytest
 from experiments.beyond.synthesis_grand import MeanPolicies, checkpoints_of, judge, pooled, spread
 from experiments.lib.store import Store
 from experiments.privorl.parts.synthesis_domains import DOMAINS
-from experiments.privorl.parts.synthesis_fits import QUICK
 from experiments.privorl.parts.synthesis_mazes import Pooled
 from experiments.privorl.parts.synthesis_returns import Cell, config
-from experiments.privorl.parts.synthesis_ways import WAYS, configuration
+from experiments.privorl.parts.synthesis_ways import QUICK, WAYS, configuration
 from scipy import stats
 
 from experiments.beyond import synthesis_grand
@@ -111,7 +110,7 @@ def test_a_row_holds_returns_closeness_and_costs_and_its_second_group_needs_the_
 ) -> None:
     monkeypatch.setattr(synthesis_grand, "DOMAINS", {"umaze": Pooled("umaze", population=3_000)})
     monkeypatch.setattr(synthesis_grand, "AGAIN", (synthesis_grand.Cell("umaze", "grand", "real", 0.0, 21, 1),))
-    results = synthesis_grand.store(tmp_path / "rows.json", quick=True)
+    results = synthesis_grand.store(tmp_path / "rows.json")
     keys = ["umaze/grand/real/0/21", "umaze/grand/real/0/21/1"]
     for key in keys:
         synthesis_grand.run_rows([key], results, scale=QUICK)

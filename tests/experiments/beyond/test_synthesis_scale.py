@@ -41,7 +41,7 @@ def test_the_table_shows_what_there_is_and_the_check_wants_all(tmp_path: Path, m
     assert "| structured, 3,000,000 rows, 6 columns | 0.5 | 4.5 | 1.50 | 1,500 | 2,000 | 70,000 |" in lines
     assert "| people, 1,000,000 people, 9 columns |  |  |  |  |  |  |" in lines
     with pytest.raises(LookupError):
-        synthesis_scale.figures()
+        list(synthesis_scale.figures())
     for key in synthesis_scale.KEYS:
         put(key, 1.2 * int(key.split("/")[1]) / 1e6)
     assert [(round(one.value, 6), one.holds) for one in synthesis_scale.figures()] == [(1.0, True)]

@@ -171,7 +171,6 @@ def test_a_row_of_another_plan_or_network_does_not_count(
     put(results, key, last_stochastic=[1.0])
     assert results.has(key)
     assert dppg_frontier.store(path).has(key)
-    assert not dppg_frontier.store(path, replicates=2, people=160).has(key)
     other = dppg_frontier.RECIPES["cart_pole"](hidden=hidden)
     other = replace(other, plan=replace(other.plan, **plan))
     monkeypatch.setitem(dppg_frontier.RECIPES, "cart_pole", lambda **_: other)

@@ -27,7 +27,7 @@ def invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def test_the_promised_shares(invented: Store) -> None:
-    figures = experts_histograms.figures()
+    figures = list(experts_histograms.figures())
     assert len(figures) == 12
     assert [figure.value for figure in figures[:3]] == pytest.approx([1.0, 0.6, 0.4])
     assert all(figure.holds for figure in figures)

@@ -66,7 +66,7 @@ def test_returns_are_one_number_a_seed(invented: Store) -> None:
 
 def test_figures_hold_where_votes_lead_and_miss_where_they_do_not(invented: Store) -> None:
     full(invented, consensus_dpsgd=each(90.0) | {"1": {"unreachable": True}})
-    figures = experts_table.figures()
+    figures = list(experts_table.figures())
     assert len(figures) == 4 * 3 + 4 * (3 * 5 - 1)  # epsilon 1 of one rival cannot be run
     assert all(figure.holds for figure in figures)
     by_name = {figure.name: figure.value for figure in figures}

@@ -65,7 +65,7 @@ def test_the_fast_trials_are_what_the_doors_give(name: str, pool: Pool) -> None:
 
 
 def test_the_best_of_a_grid_has_the_least_mean_error(pool: Pool) -> None:
-    truth = pool.domain.truth
+    truth = pool.domain.yardstick.truth
     theta = np.stack([[truth + 0.3, truth + 0.01, np.full(39, np.nan)]] * 2)
     values = curve(pool, theta, np.array([1.0, 2.0, 3.0]), default=0)
     assert values["best"] == 1
@@ -164,17 +164,17 @@ def later_lstd(domain: ope_methods.Domain, clip: float, share: float) -> Any:
         (
             gpope_hiv,
             "hiv/residual/m=1000/epsilon=1/add_or_remove",
-            ope_baselines.Pooled,
-            "size",
-            lambda pooled, quick: 2_000,
+            gpope_hiv,
+            "POOLED",
+            dataclasses.replace(gpope_hiv.POOLED, pool=2_000),
             "pool: 4000 stored, 2000 asked",
         ),
         (
             ope_random_mdp,
             "random_mdp/residual/m=1000/epsilon=1/replace_one",
             ope_methods,
-            "trials_of",
-            lambda quick: 50,
+            "TRIALS",
+            50,
             "trials: 100 stored, 50 asked",
         ),
         (
@@ -230,15 +230,6 @@ def test_a_clip_of_a_default_plan_is_part_of_the_configuration(monkeypatch: pyte
     before, problem = ope_open_bandit.plans, ope.Problem(gamma=1.0, horizon=1)
     monkeypatch.setattr(ope_open_bandit, "plans", later)
     assert ope_open_bandit.store().changes(key) == ["plans.pdis.clip: null stored, 3.0 asked"]
-
-
-@pytest.mark.parametrize("experiment", [gpope_chain, gpope_chain_baselines, gpope_hiv, ope_random_mdp, ope_estimators])
-def test_a_quick_row_is_no_full_one(experiment: ModuleType, tmp_path: Path) -> None:
-    key = next(key for key in experiment.rows() if "epsilon=1" in key)
-    quick: Store = experiment.store(tmp_path / "a.json", quick=True)
-    quick.put(key, dataset="d", seed=0, values={})
-    assert quick.has(key)
-    assert not experiment.store(tmp_path / "a.json").has(key)
 
 
 def test_a_key_names_its_domain_method_and_setting() -> None:

@@ -94,7 +94,7 @@ def test_a_method_of_ones_own_is_judged(
 
 def test_the_error_of_a_constant_is_that_of_the_chain(mine: Path) -> None:
     mine.write_text(ESTIMATOR)
-    truth = gpope.DOMAINS["chain"][0]().truth
+    truth = gpope.DOMAINS["chain"][0]().yardstick.truth
     found = gpope.main(["--estimator", "mine:fit", "--quick"])
     assert found["rmse"] == [pytest.approx(np.sqrt(np.mean((truth - 0.5) ** 2)))]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from experiments.lib.check import EXPERIMENTS, check
-from experiments.lib.history import CHANGED_AFTER_EVALUATION
+from experiments.lib.check import CHANGED_AFTER_EVALUATION, EXPERIMENTS, check
 
 from experiments.lib import pages
 

@@ -97,14 +97,3 @@ def test_every_experiment_has_one_command_line(made: list[str], capsys: pytest.C
     assert capsys.readouterr().out == "b/1\nb/0\n"
     queue.command_line("any.py", ["--table"])
     assert capsys.readouterr().out == "2 rows\n"
-    with pytest.raises(SystemExit):
-        queue.command_line("any.py", ["--quick"])  # it has no small size
-
-
-def test_small_rows_go_elsewhere(made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, small = queue.experiment("any"), list[tuple[str, Path]]()
-    monkeypatch.setattr(queue, "ROOT", tmp_path)
-    module.store = lambda path, *, quick: Store(path, lambda key: {"quick": quick}, "none")
-    module.run_row = lambda key, results, *, quick: small.append((key, results.path))
-    queue.command_line("any.py", ["--quick", "b/0"])
-    assert small == [("b/0", tmp_path / "runs" / "quick" / "any.json")]

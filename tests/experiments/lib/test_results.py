@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.lib.check import EXPERIMENTS, Figure
+from experiments.lib.check import CHANGED_AFTER_EVALUATION, EXPERIMENTS, Figure
 from experiments.lib.configuration import describe, differences, digest
-from experiments.lib.history import CHANGED_AFTER_EVALUATION
 from experiments.lib.store import RESULTS, Store, rewrite
 
 from experiments.lib import check, replay

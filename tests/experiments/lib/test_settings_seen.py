@@ -12,7 +12,7 @@ import pytest
 from experiments.experts.experts_recipes import recipes
 from experiments.lib.configuration import calls, describe
 from experiments.lib.store import Store
-from experiments.privorl.parts import synthesis_fits, synthesis_ways, trajectory_ways
+from experiments.privorl.parts import synthesis_ways, trajectory_ways
 
 from experiments.beyond import audits
 from experiments.dppg import dppg_audit, dppg_frontier, dppg_riverswim, dppg_runs, dppg_table1, trust_region_coverage
@@ -36,7 +36,7 @@ CACHED: tuple[Any, ...] = (
     gpope_mountain_car.domain,
     ope_random_mdp.domain,
     ope_estimators.records,
-    synthesis_fits.matching_settings,
+    synthesis_ways.matching_settings,
     synthesis_ways.configuration,
     trajectory_ways.configuration,
 )

@@ -151,12 +151,7 @@ def test_a_changed_limit_of_hostile_files_is_seen(monkeypatch: pytest.MonkeyPatc
 
 
 def test_quick_rows_are_no_full_ones() -> None:
-    for module, key in (
-        (faults, "power/training"),
-        (fuzz, "csv"),
-        (mobility_noise, "run/83/PateGAIL++/1/20"),
-        (mobility_noise, "free/0"),
-    ):
+    for module, key in ((faults, "power/training"), (fuzz, "csv")):
         full = module.store()
         assert full.has(key)
         refused(module.store(full.path, quick=True), key, "another configuration")

@@ -64,7 +64,7 @@ def test_every_promise_is_recomputed_from_all_seeds(invented: Store) -> None:
     assert all(figure.holds for figure in found.values())
     del invented.rows["83/one_shot/2/9"]
     with pytest.raises(LookupError, match="missing"):
-        mobility_frontier.figures()
+        list(mobility_frontier.figures())
 
 
 def test_a_missed_promise_is_seen(invented: Store) -> None:

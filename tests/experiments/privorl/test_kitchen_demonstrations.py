@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.privorl.envs import kitchen, kitchen_controller, kitchen_demonstrations
+from experiments.privorl.envs import kitchen, kitchen_controller
 from experiments.privorl.envs.kitchen import COMPLETE, Task
-from experiments.privorl.envs.kitchen_controller import PATHS, Style, _Polyline
-from experiments.privorl.envs.kitchen_demonstrations import OTHER, OWN, Menu
+from experiments.privorl.envs.kitchen_controller import OTHER, OWN, PATHS, Menu, Style, _Polyline
 
 from tacit.data import overlap
 
@@ -84,7 +83,7 @@ def test_each_task_is_done(task: Task) -> None:
 
 def test_an_episode_is_a_chain_that_ends_as_its_tasks_do() -> None:
     needs_the_kitchen()
-    rows = kitchen_demonstrations.episode(SLIDE, seed=3, number=0)
+    rows = kitchen_controller.episode(SLIDE, seed=3, number=0)
     assert rows["observations"].shape[1:] == (59,)
     assert rows["actions"].shape[1:] == (9,)
     np.testing.assert_array_equal(rows["next_observations"][:-1], rows["observations"][1:])
@@ -94,11 +93,11 @@ def test_an_episode_is_a_chain_that_ends_as_its_tasks_do() -> None:
 
 def test_rows_are_decided_by_the_seed_and_public_ones_are_not_private() -> None:
     needs_the_kitchen()
-    rows = kitchen_demonstrations.collect(90, menu=SLIDE, seed=3)
-    again = kitchen_demonstrations.collect(90, menu=SLIDE, seed=3)
+    rows = kitchen_controller.collect(90, menu=SLIDE, seed=3)
+    again = kitchen_controller.collect(90, menu=SLIDE, seed=3)
     assert all(np.array_equal(rows[name], again[name]) for name in rows)
     assert len(rows["rewards"]) == 90
-    other = kitchen_demonstrations.collect(90, menu=SLIDE, seed=4)
+    other = kitchen_controller.collect(90, menu=SLIDE, seed=4)
     assert overlap.find_overlap(rows, again, kitchen.spec()).suspicious
     assert not overlap.find_overlap(other, rows, kitchen.spec()).suspicious
 
@@ -106,7 +105,7 @@ def test_rows_are_decided_by_the_seed_and_public_ones_are_not_private() -> None:
 def test_the_public_bounds_hold_demonstrations() -> None:
     needs_the_kitchen()
     bounds: Any = kitchen.spec()
-    rows = kitchen_demonstrations.episode(OTHER, seed=7, number=0)["observations"]
+    rows = kitchen_controller.episode(OTHER, seed=7, number=0)["observations"]
     held = (rows >= np.array(bounds.observation.low)) & (rows <= np.array(bounds.observation.high))
     assert held.mean() > 0.99
 

@@ -14,9 +14,8 @@ from experiments.lib.queue import QUEUE
 from experiments.lib.store import Store, experiment
 from experiments.lib.tables import overview
 from experiments.privorl.parts import (
-    synthesis_fits,
     synthesis_returns,
-    trajectory_transitions,
+    synthesis_ways,
     trajectory_ways,
 )
 from experiments.privorl.parts.synthesis_agents import LONG, MAZE
@@ -85,10 +84,10 @@ def test_what_is_chosen_is_held_against_the_straight_run_in_every_public_maze(
         results.rows[key] = {"values": one, "configuration": None}
     monkeypatch.setattr(tune_agents, "store", lambda: results)
     assert {figure.value for figure in tune_agents.figures()} == {5.0}
-    assert len(tune_agents.figures()) == 18
+    assert len(list(tune_agents.figures())) == 18
     del results.rows["halls/edac/chosen/902"]
     with pytest.raises(LookupError, match="halls/edac/chosen/902 is missing"):
-        tune_agents.figures()
+        list(tune_agents.figures())
 
 
 def test_every_row_is_run_alike_on_data_that_no_former_row_used() -> None:
@@ -119,7 +118,7 @@ def test_the_ceiling_is_the_straight_run_or_the_public_figure_whichever_is_less(
         for key in table1_mazes.rows():
             results.rows[key] = {"values": {"return": values}, "configuration": None}
         monkeypatch.setattr(table1_mazes, "store", lambda kept=results: kept)
-        figures = table1_mazes.figures()
+        figures = list(table1_mazes.figures())
         assert len(figures) == 3 + 2 + 2
         assert {figure.value for figure in figures} == {values}
         assert [figure.bound for figure in figures] == [42.11, 29.41, 50.0, 34.85, 50.0, 50.0, 50.0]
@@ -157,17 +156,17 @@ def test_a_vault_holds_whom_a_way_shows_it(way: str, tmp_path: Path, monkeypatch
     monkeypatch.setattr(vaults, "Vault", functools.partial(Vault, noise=SecretNoise.for_tests(4)))
     here = replace(MazePeople("umaze"), population=100, mazes=4, public_episodes=8)
     shown: list[Trajectories] = []
-    doors = trajectory_transitions.vault
+    doors = trajectory_ways.vault
     monkeypatch.setattr(
-        trajectory_transitions, "vault", lambda *given: (shown.append(given[2]), doors(*given))[1], raising=True
+        trajectory_ways, "vault", lambda *given: (shown.append(given[2]), doors(*given))[1], raising=True
     )
-    found = trajectory_ways.table(here, way, 10.0, 10, synthesis_fits.QUICK)
+    found = trajectory_ways.table(here, way, 10.0, 10, synthesis_ways.QUICK)
     assert found.notes["epsilon"] == 10.0
     assert [len(people.episodes) - 1 for people in shown] == ([1] if way == "noise_only" else [100])[: len(shown)]
     assert {len(column) for column in found.columns.values()} == {2_000}
     low, high = (np.asarray(bound) for bound in here.spec.observation.float32_bounds())
     assert ((found.columns["observations"] >= low - 1e-5) & (found.columns["observations"] <= high + 1e-5)).all()
-    promise = trajectory_ways.configuration(here, way, 10.0, synthesis_fits.QUICK)["guarantee"]
+    promise = trajectory_ways.configuration(here, way, 10.0, synthesis_ways.QUICK)["guarantee"]
     assert promise["unit"]["name"] == "person"
     assert json.dumps(promise) != json.dumps(trajectory_ways.configuration(here, way, 1.0)["guarantee"])
 

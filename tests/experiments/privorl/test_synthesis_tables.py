@@ -15,7 +15,6 @@ import pytest
 from experiments.lib.store import ROOT, Store
 from experiments.lib.tables import BLANK, NONE
 from experiments.privorl.parts import (
-    synthesis_fits,
     synthesis_mazes,
     synthesis_pages,
     synthesis_returns,
@@ -81,11 +80,11 @@ def test_promises_of_table_1_are_recomputed_from_all_seeds(table1: Store) -> Non
     assert [figure.value for figure in lost] == [pytest.approx(75.0 - 99.0), 1.0]
     del table1.rows["medium/td3_bc/privsyn/1/2"]
     with pytest.raises(LookupError, match="missing"):
-        table1_transitions.figures()
+        list(table1_transitions.figures())
 
 
 def test_promises_of_tables_3_and_4(table1: Store, table3: Store) -> None:
-    found = table3_fidelity.figures()
+    found = list(table3_fidelity.figures())
     assert all(figure.holds for figure in found)
     assert len(found) == 5 * 2 + 3 + 2
     assert all(figure.holds for figure in table4_pretraining.figures())
@@ -174,8 +173,8 @@ def test_a_plan_of_another_clip_or_other_steps_makes_the_row_another(
     store = Store(tmp_path / "a.json", synthesis_returns.configuration, "none")
     key = "umaze/iql/raked/10/0"
     store.put(key, dataset="invented", seed=0, values={"return": 1.0})
-    real = synthesis_fits.base
-    monkeypatch.setattr(synthesis_fits, "base", lambda here, scale: replace(real(here, scale), **setting))
+    real = ways.base
+    monkeypatch.setattr(ways, "base", lambda here, scale: replace(real(here, scale), **setting))
     ways.configuration.cache_clear()
     later = Store(store.path, synthesis_returns.configuration, "none")
     with pytest.raises(LookupError, match=f"plan.{next(iter(setting))}"):
@@ -231,8 +230,8 @@ def test_one_stack_for_each_agent_and_seed_and_nothing_twice(tmp_path: Path, mon
     monkeypatch.setattr(synthesis_returns, "config", lambda domain, agent, scale: replace(MAZE[agent], steps=3))
     domains = {"umaze": Small("umaze", population=2_000, public_rows=2_000)}
     wanted = synthesis_returns.cells("umaze", ("iql", "td3_bc"), ("real", "independent"), (), (0, 1))
-    synthesis_returns.fill(store, wanted[:6], synthesis_fits.QUICK, domains)
-    synthesis_returns.fill(store, wanted, synthesis_fits.QUICK, domains)
+    synthesis_returns.fill(store, wanted[:6], ways.QUICK, domains)
+    synthesis_returns.fill(store, wanted, ways.QUICK, domains)
     assert stacks == [("iql", 2, 0), ("td3_bc", 2, 0), ("iql", 2, 1), ("td3_bc", 2, 1)]
     assert synthesis_returns.column(store, wanted).tolist() == [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments.privorl.parts import synthesis_fits as fits
-from experiments.privorl.parts import table6_tables as tabled
+from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_mazes import Maze
 from experiments.privorl.table6_attack import CELLS, SCORES, Cell
 
@@ -26,10 +25,10 @@ from tacit.units import Unit
 def test_a_cell_is_run_attacked_and_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_cache, "KEPT", tmp_path)
     monkeypatch.setattr(table6, "TOLD", 60)
-    domain, base = table6.domain, fits.base
+    domain, base = table6.domain, ways.base
     monkeypatch.setattr(table6, "domain", lambda *given: replace(domain(*given), public_rows=1_000))
     short = synthesis.Pretraining(provenance="simulated", steps=25, batch=128)
-    monkeypatch.setattr(fits, "base", lambda *given: replace(base(*given), width=16, pretraining=short))
+    monkeypatch.setattr(ways, "base", lambda *given: replace(base(*given), width=16, pretraining=short))
     ablation = ablations.ablation  # to memorise rows it is given 10,000 steps
 
     def cut(name: Any, plan: synthesis.TransitionsPlan, **promise: Any) -> synthesis.TransitionsPlan:
@@ -37,7 +36,7 @@ def test_a_cell_is_run_attacked_and_told_in_one_line(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(ablations, "ablation", cut)
     cell = Cell("umaze", "memorised")
-    values = table6.run(cell, fits.QUICK)
+    values = table6.run(cell, ways.QUICK)
     assert len(values["present"]) == table6.CANARIES // 10
     lengths = {name: len(one) for name, one in values["scores"].items()}
     assert lengths == dict.fromkeys(SCORES[:-1], table6.CANARIES // 10)
@@ -65,14 +64,14 @@ def test_released_histograms_are_told_from_too(tmp_path: Path, monkeypatch: pyte
     assert told[:3].mean() > told[3:].mean()
 
 
-@pytest.mark.parametrize("way", tabled.WAYS)
+@pytest.mark.parametrize("way", table6.WAYS)
 def test_where_noise_hides_nobody_laws_tell_who_is_in(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_cache, "kept", lambda name, configuration, make: make())
     monkeypatch.setattr("experiments.privorl.parts.synthesis_mazes.kept", lambda name, configuration, make: make())
     monkeypatch.setattr(table6, "POPULATION", 1_000)
     monkeypatch.setattr(table6, "CANARIES", 64)
-    monkeypatch.setattr(tabled, "PEOPLE", 60)
-    values = table6.run(Cell("umaze", way, tabled.SURE), fits.QUICK)
+    monkeypatch.setattr(table6, "PEOPLE", 60)
+    values = table6.run(Cell("umaze", way, table6.SURE), ways.QUICK)
     told, present = np.array(values["scores"]["loss"]), np.array([bit == "1" for bit in values["present"]])
     assert (told[present][:, None] > told[~present]).mean() > 0.7  # .5 by chance, give or take .07
     hits = table6.rates(values)[0.1][0]
@@ -111,7 +110,7 @@ def test_figures_refuse_what_tells_too_much_and_a_twin_that_tells_nothing(monkey
     assert not broken["umaze, tacit, epsilon 1: TPR at 10% FPR, lower end"]
     assert broken["umaze, tacit, epsilon 10: TPR at 10% FPR, lower end"]
     assert broken["umaze, no clipping, epsilon 1: audited epsilon (pursuit)"]
-    for way in tabled.WAYS:
+    for way in table6.WAYS:
         assert not broken[f"umaze, {way}, epsilon 1: audited epsilon (loss)"]
     assert broken["umaze, memorised: TPR at 10% FPR, lower end"]
     monkeypatch.setattr(table6, "store", lambda: Kept(0.5, 100))

@@ -18,11 +18,14 @@ from tacit.evaluation.attacks import tpr_bound
 
 def test_a_small_block_is_run_through_the_vault_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_cache, "KEPT", tmp_path)
+    sizes = {"ROWS": 40, "PUBLIC_ROWS": 4_000, "STEPS": 30, "PUBLIC_STEPS": 30, "MODELS": 4}
+    for name, size in sizes.items():
+        monkeypatch.setattr(shadows, name, size)
     shadows.models.cache_clear()
-    results = shadows.store(tmp_path / "small.json", quick=True)
+    results = shadows.store(tmp_path / "small.json")
     wanted = [Block("umaze", math.inf, side, 0) for side in ("shadow", "target")]
     for block in wanted:
-        shadows.run_row(block.key, results, quick=True)
+        shadows.run_row(block.key, results)
     shadow, target = read(results, wanted)["loss"]
     assert shadow.scores.shape == target.present.shape == (4, 40)
     assert not np.array_equal(shadow.present, target.present)
@@ -30,6 +33,8 @@ def test_a_small_block_is_run_through_the_vault_and_read_again(tmp_path: Path, m
     assert values["mu"] == "inf"
     assert values["mean_loss"]["out"] == pytest.approx(np.exp(-shadow.scores[~shadow.present]).mean(), rel=1e-2)
     assert values["mean_loss"]["in"] < values["mean_loss"]["start"]
+    shadows.models.cache_clear()
+    shadows.described.cache_clear()
 
 
 def test_the_plan_without_privacy_differs_in_clip_and_noise_alone() -> None:

@@ -13,10 +13,9 @@ from experiments.lib.configuration import digest
 from experiments.lib.store import Store
 from experiments.lib.tables import BLANK, NONE
 from experiments.privorl.parts import (
-    synthesis_fits,
     synthesis_pages,
+    synthesis_ways,
     trajectory_domains,
-    trajectory_fragments,
     trajectory_ways,
 )
 from experiments.privorl.parts.trajectory_domains import DOMAINS, MazePeople, Patients
@@ -85,7 +84,7 @@ def test_promises_of_table_2_are_recomputed_from_all_seeds(table2: Store) -> Non
     assert [figure.value for figure in lost] == [pytest.approx(61.0 - 99.0), pytest.approx(61.0 / 81.0)]
     del table2.rows["umaze/iql/raked_by_gradients/10/2"]
     with pytest.raises(LookupError, match="missing"):
-        table2_trajectories.figures()
+        list(table2_trajectories.figures())
 
 
 def test_promises_of_table_13_and_figure_8(
@@ -130,7 +129,7 @@ def test_all_of_them_are_checked_and_every_row_has_a_key_of_its_own() -> None:
 
 def test_rows_that_differ_in_their_seed_have_one_configuration_and_quick_ones_another() -> None:
     for module in (table2_trajectories, table13_trajscore, figure8_horizon):
-        quick = functools.partial(module.configuration, scale=synthesis_fits.QUICK)
+        quick = functools.partial(module.configuration, scale=synthesis_ways.QUICK)
         for key in module.rows():
             first = f"{key.rsplit('/', 1)[0]}/0"
             assert module.configuration(key) == module.configuration(first) != quick(key)
@@ -142,13 +141,13 @@ def test_rows_that_differ_in_their_seed_have_one_configuration_and_quick_ones_an
 def test_a_row_of_another_plan_is_none(changed: str, table2: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     key, other = "umaze/iql/by_gradients/10/1", "umaze/iql/raked_by_gradients/10/1"
     assert table2.has(key)
-    plan = trajectory_fragments.Fragments.plan
+    plan = trajectory_ways.Fragments.plan
 
-    def edited(self: trajectory_fragments.Fragments, *given: Any, **settings: Any) -> trajectories.TrajectoriesPlan:
+    def edited(self: trajectory_ways.Fragments, *given: Any, **settings: Any) -> trajectories.TrajectoriesPlan:
         made = plan(self, *given, **settings)
         return replace(made, **{changed: 2 * getattr(made, changed)})
 
-    monkeypatch.setattr(trajectory_fragments.Fragments, "plan", edited)
+    monkeypatch.setattr(trajectory_ways.Fragments, "plan", edited)
     trajectory_ways.configuration.cache_clear()
     again = Store(table2.path, table2_trajectories.configuration, "none", table2.rows, table2.configurations)
     try:
@@ -198,7 +197,7 @@ def test_a_small_table_of_patients_is_made_judged_and_measured_once(
     monkeypatch.setattr(vaults, "Vault", seeded)
     monkeypatch.setattr(stitching, "TRIES", 1)  # a network that hardly learned misses each time
     here = Patients(population=150, staffs=4, public_patients=10)
-    scale = synthesis_fits.QUICK
+    scale = synthesis_ways.QUICK
     made = trajectory_ways.table(here, way, 10.0, 0, scale)
     again = trajectory_ways.table(here, way, 10.0, 0, scale)
     assert all(np.array_equal(made.columns[name], again.columns[name]) for name in made.columns)

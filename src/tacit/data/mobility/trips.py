@@ -76,18 +76,15 @@ def to_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
     journeys = trips(days)
     # Unix time of the date's midnight, as if it were UTC
     midnight = int(datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.UTC).timestamp())
-    with _create_text_file(path) as file:
-        file.write('{"type":"FeatureCollection","features":[\n')
+
+    def features() -> Iterator[Any]:
         for day, (rows, person) in enumerate(_day_slices(journeys)):
             points = np.stack([journeys.lon[rows], journeys.lat[rows], journeys.seconds[rows] + midnight], axis=1)
             line = [[round(lon, 6), round(lat, 6), 0, int(t)] for lon, lat, t in points.tolist()]
-            feature = {
-                "type": "Feature",
-                "properties": {"day": day, "person": person},
-                "geometry": {"type": "LineString", "coordinates": line},
-            }
-            file.write((",\n" if day else "") + json.dumps(feature, separators=(",", ":")))
-        file.write("\n]}\n")
+            shape = {"type": "LineString", "coordinates": line}
+            yield {"type": "Feature", "properties": {"day": day, "person": person}, "geometry": shape}
+
+    _write_json(path, features(), *_COLLECTION)
 
 
 def to_stays_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
@@ -110,27 +107,31 @@ def to_stays_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> 
     points = days.grid.centres(days.cells[day, slot]).reshape(-1, 2)[:, ::-1].round(6)
     midnight = np.datetime64(date, "s")
     begun, ended = (np.datetime_as_string(midnight + of * np.timedelta64(SECONDS, "s")) for of in (slot, ends))
-    rows = zip(day.tolist(), days.person[day].tolist(), begun.tolist(), ended.tolist(), points.tolist(), strict=True)
-    with _create_text_file(path) as file:
-        file.write('{"type":"FeatureCollection","features":[\n')
-        for number, (which, person, begins, end, point) in enumerate(rows):
-            properties = {"day": which, "person": person, "begins": begins, "ends": end}
-            shape = {"type": "Point", "coordinates": point}
-            feature = {"type": "Feature", "properties": properties, "geometry": shape}
-            file.write((",\n" if number else "") + json.dumps(feature, separators=(",", ":")))
-        file.write("\n]}\n")
+    said = (day.tolist(), days.person[day].tolist(), begun.tolist(), ended.tolist())
+    names = ("day", "person", "begins", "ends")
+    stays = (
+        {
+            "type": "Feature",
+            "properties": dict(zip(names, row, strict=True)),
+            "geometry": {"type": "Point", "coordinates": point},
+        }
+        for *row, point in zip(*said, points.tolist(), strict=True)
+    )
+    _write_json(path, stays, *_COLLECTION)
 
 
 def to_trips_json(days: Days, path: Path_) -> None:
     """A list of {path, timestamps, person} for the TripsLayer of deck.gl; timestamps are seconds since midnight."""
     journeys = trips(days)
-    with _create_text_file(path) as file:
-        file.write("[\n")
-        for day, (rows, person) in enumerate(_day_slices(journeys)):
-            line = np.round(np.stack([journeys.lon[rows], journeys.lat[rows]], axis=1), 6).tolist()
-            trip = {"path": line, "timestamps": journeys.seconds[rows].tolist(), "person": person}
-            file.write((",\n" if day else "") + json.dumps(trip, separators=(",", ":")))
-        file.write("\n]\n")
+    places = np.round(np.stack([journeys.lon, journeys.lat], axis=1), 6)
+    days_rows = _day_slices(journeys)
+    _write_json(
+        path,
+        (
+            {"path": places[rows].tolist(), "timestamps": journeys.seconds[rows].tolist(), "person": person}
+            for rows, person in days_rows
+        ),
+    )
 
 
 def to_flows_csv(days: Days, path: Path_, *, factor: int | None = None, by_slot: bool = False) -> None:
@@ -211,6 +212,19 @@ def _day_slices(journeys: Trips) -> Iterator[tuple[slice, int]]:
     ends = journeys.starts.tolist()
     for first, last, person in zip(ends, ends[1:], journeys.person.tolist(), strict=False):
         yield slice(first, last), person
+
+
+_COLLECTION = ('{"type":"FeatureCollection","features":', "}")
+"""What stands around the list of features in a GeoJSON file."""
+
+
+def _write_json(path: Path_, values: Iterable[Any], before: str = "", after: str = "") -> None:
+    """A JSON list, a value a line, with what stands before and after it."""
+    with _create_text_file(path) as file:
+        file.write(f"{before}[\n")
+        for number, value in enumerate(values):
+            file.write((",\n" if number else "") + json.dumps(value, separators=(",", ":")))
+        file.write(f"\n]{after}\n")
 
 
 def _table(path: Path_, names: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:

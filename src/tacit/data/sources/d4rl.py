@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ EACH_CHUNK = ":chunk"
 
 KIND = "an HDF5 file of D4RL's"
 _NEXT = "next_observations"
+Flags = npt.NDArray[np.bool_]
 
 
 def read(
@@ -77,34 +77,20 @@ def read_columns(path: str | os.PathLike[str], *, horizon: int | None = None) ->
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-@dataclass(frozen=True, eq=False)
-class _Ends:
-    """Which rows [N] become transitions, which terminate, and the episode of each."""
-
-    kept: npt.NDArray[np.bool_]
-    terminal: npt.NDArray[np.bool_]
-    episode: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(
-        cls, terminal: npt.NDArray[np.bool_], timeout: npt.NDArray[np.bool_], *, has_next: bool, chunk: int | None
-    ) -> _Ends:
-        at = np.arange(len(terminal))
-        truncated = timeout.copy()
-        if chunk is not None:
-            truncated |= at % chunk == chunk - 1
-        done = terminal | truncated
-        transitions = ~truncated & (has_next | ~terminal) & (at < len(at) - 1)
-        return cls(transitions, terminal, np.concatenate([[0], np.cumsum(done[:-1])]))
-
-    def truncations(self) -> npt.NDArray[np.bool_]:
-        """The last kept row of every episode that does not terminate there."""
-        at = np.flatnonzero(self.kept)
-        last = np.ones(len(at), dtype=bool)
-        last[:-1] = np.diff(self.episode[at]) > 0
-        flags = np.zeros(len(self.kept), dtype=bool)
-        flags[at[last]] = ~self.terminal[at[last]]
-        return flags
+def _divide(
+    terminal: Flags, timeout: Flags, *, has_next: bool, chunk: int | None
+) -> tuple[Flags, Flags, npt.NDArray[np.int64]]:
+    """Which rows [N] become transitions, which truncate their episode, and the episode of each."""
+    at, truncated = np.arange(len(terminal)), timeout.copy()
+    if chunk is not None:
+        truncated |= at % chunk == chunk - 1
+    kept = ~truncated & (has_next | ~terminal) & (at < len(at) - 1)
+    episode = np.append(0, np.cumsum((terminal | truncated)[:-1]))
+    rows = np.flatnonzero(kept)
+    last = rows[np.diff(episode[rows], append=-1) != 0]  # of every episode
+    cut = np.zeros(len(at), np.bool_)
+    cut[last] = ~terminal[last]
+    return kept, cut, episode
 
 
 def _rows(
@@ -130,13 +116,12 @@ def _rows(
             )
         timeout = _timeouts(fields, terminal, horizon, path)
         has_next = _NEXT in fields
-        ends = _Ends.of(terminal, timeout, has_next=has_next, chunk=chunk)
-        truncated = ends.truncations()
-        if not ends.kept.any():
+        kept, truncated, episode = _divide(terminal, timeout, has_next=has_next, chunk=chunk)
+        if not kept.any():
             expected, remedy = "episodes of two rows at least", "check the terminals and timeouts of the file"
             raise DataError("no row is a transition", where=path.name, expected=expected, remedy=remedy)
         for start in range(0, rows, CHUNK):
-            inside = np.flatnonzero(ends.kept[start : start + CHUNK])
+            inside = np.flatnonzero(kept[start : start + CHUNK])
             if not len(inside):
                 continue
             at = start + inside
@@ -146,12 +131,10 @@ def _rows(
             columns |= {_NEXT: following[inside], "terminations": terminal[at], "truncations": truncated[at]}
             if ids is not None:
                 columns["ids"] = decode_texts(columns.pop(ids))
-            yield columns | {"episode_ids": ends.episode[at]}, at
+            yield columns | {"episode_ids": episode[at]}, at
 
 
-def _timeouts(
-    fields: dict[str, Any], terminal: npt.NDArray[np.bool_], horizon: int | None, path: Path
-) -> npt.NDArray[np.bool_]:
+def _timeouts(fields: dict[str, Any], terminal: Flags, horizon: int | None, path: Path) -> Flags:
     if "timeouts" in fields:
         return _flags(fields["timeouts"], path, "timeouts")
     if horizon is None or horizon < 2:
@@ -163,7 +146,7 @@ def _timeouts(
     return np.asarray((at - np.maximum.accumulate(first)) % horizon == horizon - 1)
 
 
-def _flags(field: Any, path: Path, name: str) -> npt.NDArray[np.bool_]:
+def _flags(field: Any, path: Path, name: str) -> Flags:
     values = _piece(field, 0, len(field), path)
     numbers = values.reshape(len(values), -1) if values.dtype.kind in "biuf" else np.full((len(values), 1), 2)
     wrong = (numbers != 0) & (numbers != 1)

@@ -10,7 +10,6 @@ the user declares, and units are the user's.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -21,7 +20,6 @@ from tacit.data.columns import unmask
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
-from tacit.units import UnitKey
 
 Last = Literal["keep", "drop"]
 """What becomes of the last row of a trajectory that was cut, whose next state no dictionary has."""
@@ -36,10 +34,7 @@ def from_scope_rl(
     spec: PublicSpec,
     padded: bool = False,
     last: Last = "keep",
-    unit_name: str | None = None,
-    unit_key: UnitKey | None = None,
-    simulated: bool = False,
-    store: str | os.PathLike[str] | None = None,
+    **named: Any,
 ) -> Trajectories:
     """From scope-rl's logged dataset: `state`, `action`, `reward`, `done`, `terminal` and, if declared, `pscore`.
 
@@ -48,7 +43,7 @@ def from_scope_rl(
 
     Args:
         dataset: the dictionary, arrays of T rows.
-        unit_ids, unit_name, unit_key, simulated, store: as for `Trajectories.from_arrays`.
+        unit_ids, named: as for `Trajectories.from_arrays`; named are unit_name, unit_key, simulated and store.
         spec: public bounds; with `propensities`, `pscore` is read, otherwise it is left out.
         padded: every trajectory fills `step_per_trajectory` rows, and what lies behind its first `done` is no record
             (`obtain_episodes` goes on stepping there, without a reset).
@@ -88,10 +83,7 @@ def from_scope_rl(
         unit_ids=columns["unit_ids"] if has_ids else unit_ids,
         episode_ids=columns["episodes"],
         spec=spec,
-        unit_name=unit_name,
-        unit_key=unit_key,
-        simulated=simulated,
-        store=store,
+        **named,
     )
 
 
@@ -101,10 +93,7 @@ def from_obp(
     unit_ids: Any,
     spec: PublicSpec,
     seen: Seen = "context",
-    unit_name: str | None = None,
-    unit_key: UnitKey | None = None,
-    simulated: bool = False,
-    store: str | os.PathLike[str] | None = None,
+    **named: Any,
 ) -> Trajectories:
     """From OBP's bandit feedback: `context`, `action`, `reward`, `position` and, if declared, `pscore`."""
     # Every round is an episode of one step that terminates.
@@ -127,10 +116,7 @@ def from_obp(
         propensities=columns.get("pscore"),
         unit_ids=unit_ids,
         spec=spec,
-        unit_name=unit_name,
-        unit_key=unit_key,
-        simulated=simulated,
-        store=store,
+        **named,
     )
 
 

@@ -28,7 +28,7 @@ from tacit.data.sources.column_sql import quote
 from tacit.data.sources.files import Fields
 from tacit.data.sources.tables import open_parquet
 from tacit.data.spec import PublicSpec
-from tacit.data.store import FORMAT, read_public, read_spec, write_receipt
+from tacit.data.store import FORMAT, read_public, read_spec, replace_write_errors, write_receipt
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError, PlanError
 
@@ -227,13 +227,10 @@ def _create_folder(out: Path) -> Iterator[Path]:
     plain_files.require_free(out)
     partial = out.with_name(f".{out.name}.partial-{secrets.token_hex(4)}")
     try:
-        partial.mkdir(mode=0o700, parents=True)
-        yield partial
-        os.rename(partial, out)
-    except OSError as error:
-        what = f"the folder cannot be written ({error.strerror or 'unknown reason'})"
-        expected, remedy = "a writable place with enough free space", "free some space or choose another folder"
-        raise FileError(what, where=str(out), expected=expected, remedy=remedy) from None
+        with replace_write_errors(out):
+            partial.mkdir(mode=0o700, parents=True)
+            yield partial
+            os.rename(partial, out)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

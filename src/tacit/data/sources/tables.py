@@ -345,7 +345,7 @@ def csv_chunks(
                 if name in ids:
                     out[name] = column.astype(object).where(column.notna(), None).to_numpy(dtype=object)
                     continue
-                if style.decimal == "," and name not in ids:
+                if style.decimal == ",":
                     column = column.str.translate({ord(","): ".", ord("."): ","})  # no number has both
                 if column.dtype.kind not in "iuf":  # True and False are words here
                     numbers = to_numbers(column.astype(str))

@@ -16,16 +16,7 @@ import numpy as np
 
 from tacit.data.mobility.days import Days
 from tacit.errors import DataError
-from tacit.evaluation.movement.measures import (
-    REFERENCE,
-    ROBUST,
-    SEQUENCE,
-    DaysView,
-    Floats,
-    Measure,
-    MeasureCounts,
-    count_measure,
-)
+from tacit.evaluation.movement.measures import SETS, DaysView, Floats, MeasureCounts, count_measure
 
 __all__ = ["CONTROL", "FLOOR", "MAX_READABLE_ERROR", "SEQ", "SETS", "SIMULATED", "DaysView", "DivergenceRow"]
 __all__ += ["DivergenceTable", "IntervalEstimate", "MapAdvice", "MeasureSummary", "MetricSet", "Verdict", "Weigh"]
@@ -35,7 +26,6 @@ __all__ += ["robust_divergences", "sequence_divergences"]
 MetricSet = Literal["reference", "sequence", "robust"]
 Weigh = Literal["days", "people"]
 """What of the real days counts alike: every day, or every person, however many days each has."""
-SETS: Mapping[str, tuple[Measure, ...]] = {"reference": REFERENCE, "sequence": SEQUENCE, "robust": ROBUST}
 
 SEQ = "SEQ"
 FLOOR = "floor"

@@ -7,7 +7,7 @@ of a day: places, stays, times and motifs, without geography.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -185,32 +185,32 @@ SQUARE_DEGREES = 2101.45
 DEGREE_BINS, DAILY_PLACES, RANKS, SHARES = 1000, 50, 20, 50
 
 
-def _bin(values: Floats, low: float, high: float, bins: int) -> tuple[Ints, Ints]:
-    """The bin of each value and its position, values outside left out; `np.arange` gives one bin less than asked."""
-    edges = np.arange(low, high, (high - low) / bins)
+def _bin(values: Floats, high: float, bins: int) -> tuple[Ints, Ints]:
+    """The bin (from 0) of each value inside and its position; `np.arange` gives one bin less than asked."""
+    edges = np.arange(0.0, high, high / bins)
     inside = np.flatnonzero((values >= edges[0]) & (values <= edges[-1]))
     index = np.searchsorted(edges, values[inside], side="right") - 1
     return np.minimum(index, len(edges) - 2).astype(np.int64), inside
 
 
-def _bin_count(low: float, high: float, bins: int) -> int:
-    return len(np.arange(low, high, (high - low) / bins)) - 1
+def _bin_count(high: float, bins: int) -> int:
+    return len(np.arange(0.0, high, high / bins)) - 1
 
 
 def _squared_distance(view: DaysView) -> CodeCounts:
     step = np.square(np.diff(view.degrees, axis=1)).sum(axis=2)
-    codes, at = _bin(step.ravel(), 0.0, SQUARE_DEGREES, DEGREE_BINS)
+    codes, at = _bin(step.ravel(), SQUARE_DEGREES, DEGREE_BINS)
     return CodeCounts(codes, at // step.shape[1])
 
 
 def _squared_radius(view: DaysView) -> CodeCounts:
     away = view.degrees - view.degrees.mean(axis=1, keepdims=True)
-    codes, day = _bin(np.square(away).sum(axis=2).mean(axis=1), 0.0, SQUARE_DEGREES, DEGREE_BINS)
+    codes, day = _bin(np.square(away).sum(axis=2).mean(axis=1), SQUARE_DEGREES, DEGREE_BINS)
     return CodeCounts(codes, day)
 
 
 def _binned_daily_places(view: DaysView) -> CodeCounts:
-    codes, day = _bin((view.symbols.max(axis=1) + 1) / view.symbols.shape[1], 0.0, 1.0, 48)
+    codes, day = _bin((view.symbols.max(axis=1) + 1) / view.symbols.shape[1], 1.0, 48)
     return CodeCounts(codes, day)
 
 
@@ -223,7 +223,7 @@ def _shares(counts: Floats) -> Floats:
     """Histogram [49] of the 50 largest visit probabilities."""
     largest = np.sort(counts)[::-1][:DAILY_PLACES] / counts.sum()
     largest = np.pad(largest, (0, DAILY_PLACES - len(largest)))
-    return np.bincount(_bin(largest, 0.0, 1.0, SHARES)[0], minlength=_bin_count(0.0, 1.0, SHARES)).astype(np.float64)
+    return np.bincount(_bin(largest, 1.0, SHARES)[0], minlength=_bin_count(1.0, SHARES)).astype(np.float64)
 
 
 def _day_ranks(view: DaysView) -> CodeCounts:
@@ -237,9 +237,9 @@ def _day_ranks(view: DaysView) -> CodeCounts:
 
 
 REFERENCE = (
-    Measure("Radius", _squared_radius, _bin_count(0.0, SQUARE_DEGREES, DEGREE_BINS), smooth=SMOOTH),
-    Measure("DailyLoc", _binned_daily_places, _bin_count(0.0, 1.0, 48), smooth=SMOOTH),
-    Measure("Distance", _squared_distance, _bin_count(0.0, SQUARE_DEGREES, DEGREE_BINS), smooth=SMOOTH),
+    Measure("Radius", _squared_radius, _bin_count(SQUARE_DEGREES, DEGREE_BINS), smooth=SMOOTH),
+    Measure("DailyLoc", _binned_daily_places, _bin_count(1.0, 48), smooth=SMOOTH),
+    Measure("Distance", _squared_distance, _bin_count(SQUARE_DEGREES, DEGREE_BINS), smooth=SMOOTH),
     Measure("G-rank", visits, None, _shares, smooth=SMOOTH),
     Measure("I-rank", _day_ranks, RANKS, smooth=SMOOTH),
 )
@@ -349,3 +349,5 @@ SEQUENCE = (
     Measure("Bigram", _bigrams, ACTIONS * ACTIONS),
     Measure("Motif", lambda view: CodeCounts(motif_classes(view.days.cells), view.day_indices(1)), MOTIFS + 1),
 )
+
+SETS: Mapping[str, tuple[Measure, ...]] = {"reference": REFERENCE, "sequence": SEQUENCE, "robust": ROBUST}

@@ -182,12 +182,14 @@ def eligibility(log: LoggedEpisodes, visits: np.ndarray, decay: float) -> np.nda
     """Z [U, L, n] float32 from v_t phi_t [U, L, n] and gamma lambda; finite for any ratios."""
     Z = np.empty(visits.shape, np.float32)
     trace = np.zeros((visits.shape[0], visits.shape[2]))
-    for t in range(visits.shape[1]):
-        trace = log.ratio[:, t, None] * (visits[:, t] + decay * trace)
-        np.clip(trace, -LARGEST, LARGEST, out=trace)
-        trace *= log.alive[:, t, None]
+    weight, kept = log.ratio * log.alive, decay * log.follows
+    for t in range(visits.shape[1]):  # in place: a trace is as large as a processor's cache
+        trace += visits[:, t]
+        trace *= weight[:, t, None]
+        np.minimum(trace, LARGEST, out=trace)
+        np.maximum(trace, -LARGEST, out=trace)
         Z[:, t] = trace
-        trace *= log.follows[:, t, None]
+        trace *= kept[:, t, None]
     return Z
 
 
