@@ -107,16 +107,16 @@ def test_the_farthest_units_are_told_apart_as_well_as_their_diameter_says(
         noise = SecretNoise.for_tests(50 + number)
         vault = open_vault(folder=tmp_path, units=[[-10.0], last], noise=noise, unit=UNIT, name=f"{number}")
         sums = []
-        for plan in range(4):
+        for plan in range(8):
             again = dataclasses.replace(given, clip_norm=1.0 + plan / 2**20)  # each plan is another plan
             run = vault.reserve(plans.account(GivenParts((again,)), unit=UNIT, delta=1e-4))
             sums += [vault.noisy_sum(run, "sum", contribution)[0] for _ in range(given.steps)]
         worlds.append(np.stack(sums) @ direction)
     found, once = audit(*worlds, delta=TIGHT, confidence=0.95), dataclasses.replace(given, steps=1)
     promised = accounting.epsilon(once.event, delta=TIGHT, relation="replace_one").epsilon
-    assert found.gaussian_epsilon <= promised
+    assert 0.5 * promised <= found.gaussian_epsilon <= promised
     spread = np.sqrt((worlds[0].var() + worlds[1].var()) / 2)
-    assert (worlds[1].mean() - worlds[0].mean()) / spread == pytest.approx(given.diameter / 2.0, abs=0.14)  # 3 errors
+    assert (worlds[1].mean() - worlds[0].mean()) / spread == pytest.approx(given.diameter / 2.0, abs=0.1)  # 3 errors
     assert found.mu <= given.diameter / 2.0
 
 
