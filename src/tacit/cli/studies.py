@@ -43,7 +43,7 @@ _KINDS = {
     "csv": ("tables", _TABLE),
     "parquet": ("tables", _TABLE),
     "table": ("tables", (*_TABLE, *_SORTED, *_STYLE, "sql", "database")),
-    "npz": (".npz", ("episode",)),
+    "npz": (".npz", ("fields", "episode")),
     "d4rl": (".hdf5", ("chunk", "horizon")),
     "minari": ("Minari", ("reward_bounds", "propensity", "minari_root", "observation")),
 }
@@ -181,7 +181,8 @@ def _import_files(command: DataImport, kind: str, spec: PublicSpec, options: dic
         Trajectories.from_d4rl(command.files[0], chunk=command.chunk, horizon=command.horizon, spec=spec, **options)
         return
     if kind == "npz":
-        Trajectories.from_npz(command.files, episode=command.episode, spec=spec, **options)
+        pairs = dict(pair.partition("=")[::2] for pair in command.fields or ())
+        Trajectories.from_npz(command.files, episode=command.episode, fields=pairs, spec=spec, **options)
         return
     fields = Fields.from_pairs(spec, command.fields or ())
     if command.propensity is not None:
