@@ -132,7 +132,7 @@ def _with_study(command: DataImport, study: StudyFile) -> DataImport:
             settings[option] = tuple(f"{column}={text}" for column, text in study.reading[name].items())
     if "fields" in study.reading:
         settings["fields"] = tuple(f"{field}={','.join(names)}" for field, names in study.reading["fields"].items())
-    settings |= {"unit": study.unit, "spec": study.spec}
+    settings |= {"unit": study.unit, "unit_name": study.unit_name, "spec": study.spec}
     empty = [name for name in settings if getattr(command, name) in (None, (), False)]
     return dataclasses.replace(command, **{name: settings[name] for name in empty})
 

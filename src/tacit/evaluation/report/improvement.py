@@ -46,11 +46,24 @@ def sections(
     )
 
 
+def caution(value: Improvement) -> str:
+    """Why the statement has another level than was asked for; empty where it has that level."""
+    asked, level = value.plan.level, value.statement.gain_interval.level
+    if level == asked:
+        return ""
+    count = round((1 - asked) / (1 - level)) - 1  # `corrected_level`
+    before = f"{count} evaluation{'s' if count > 1 else ''} on the same people came before"
+    return (
+        f"{100 * asked:g} % were asked for; {before}, so the bounds are ones of {100 * level:.4g} %: whichever of "
+        f"{count + 1} statements was chosen by them, {100 * asked:g} % hold for it."
+    )
+
+
 def _answer_section(value: Improvement) -> Section:
     statement, what = value.statement, "clone" if value.sampled else "advice"
     returns, gain = statement.returns_interval, statement.gain_interval
     share, about = f"{100 * statement.advice:.3g} % of the visits", f"about {number(statement.gain)}"
-    trust = f"kappa, at a signal-to-noise ratio of {number(value.plan.snr)}"
+    trust = "the more noise, the less: at 0 the policy follows the records' own decisions alone"
     figures = [
         (
             "Returns",
@@ -62,7 +75,8 @@ def _answer_section(value: Improvement) -> Section:
     ]
     chart = _returns_chart(statement, f"with {what}")
     words = Paragraphs([f"The bound on the gain is {gain.words}."], "details")
-    shown = (Paragraphs([str(statement)]), Facts(figures), chart, words)
+    said = [line for line in (str(statement), caution(value)) if line]
+    shown = (Paragraphs(said), Facts(figures), chart, words)
     return blocks.opening_section(_HEADLINES[statement.verdict], shown, eyebrow="What is proven", hero="The statement")
 
 
