@@ -336,6 +336,6 @@ def check(command: Check) -> None:
         what = f"the study cannot be used yet: {count} thing{'s' * (count > 1)} to mend"
         raise PlanError(what, where=str(command.study), expected="what is named above", remedy="then check again")
     if verdict.refusal:
-        say(f"{command.study} has no fault. {verdict.refusal}")
+        say(f"{command.study} can be used, but not for this yet. {verdict.refusal}")
     else:
         say(f"{command.study} is ready: tacit {verdict.verb} --epsilon 1 --out RUN")

@@ -125,7 +125,7 @@ def _differences_section(value: Improvement, actions: Sequence[str]) -> Section:
         for a, b in places
         if a != b
     ]
-    of_whom = "those who did well" if value.plan.teachers == "best" else "the records' own decisions"
+    of_whom = "the decisions of those who did well" if value.plan.teachers == "best" else "the records' own decisions"
     if value.sampled:
         lead = (
             "The policy is the clone of the records' own decisions, and draws its actions as they do: by the learning "
@@ -134,9 +134,9 @@ def _differences_section(value: Improvement, actions: Sequence[str]) -> Section:
         )
     elif value.plan.advises and moved:
         lead = (
-            f"In {100 * moved:.0f} % of the likely visits the advice is another action than that of the clone of "
-            f"{of_whom}. Both are computed from the noisy sums alone."
+            f"In {100 * moved:.0f} % of the likely visits the advice is another action than that of the clone, a "
+            f"private copy of {of_whom}. Both are computed from the noisy sums alone."
         )
     else:
-        lead = f"The policy is the most likely action of a clone of {of_whom}: no model of values is trusted beside it."
+        lead = f"The policy is the most likely action of a private copy of {of_whom}. No model of values is trusted."
     return Section("Where the advice differs", (Paragraphs([lead]), *make_table("Clone → advice", rows)), id="differs")
