@@ -1,0 +1,114 @@
+"""How long work will take, said before anything is spent: seconds of one core, from plans and public bounds alone.
+
+All numbers were fitted to process times with simulated people, reports and files included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tacit.study.narration import say_duration
+
+if TYPE_CHECKING:
+    from tacit.data.spec import PublicSpec
+    from tacit.methods.policy_gradient import AnyPlan
+    from tacit.methods.synthesis.plan import TransitionsPlan
+    from tacit.study.people import EnrolledPeople
+    from tacit.units import Unit
+
+STEP = 2e-5
+"""Seconds of a simulator's step, as Gymnasium's classic tasks take."""
+
+
+@dataclass(frozen=True)
+class Duration:
+    """About how long work takes.
+
+    Args:
+        seconds: of one core.
+        words: what else is to be known of it, after a comma or a semicolon.
+    """
+
+    seconds: float
+    words: str = ""
+
+    def __str__(self) -> str:
+        return f"Takes    about {say_duration(self.seconds)} of one core{self.words}."
+
+
+def people_duration(base: float, each: float, unit: Unit) -> Duration:
+    """Of work that reads everybody once: seconds at least, and for each person.
+
+    Measured with 500 to 5,000 people of 96 rows.
+    """
+    return Duration(base + each * unit.size, ", if they have a hundred rows each")
+
+
+def synthesis_duration(plan: Any, spec: PublicSpec, count: int) -> Duration | None:
+    """Of a synthesis that takes minutes; None of others.
+
+    Args:
+        plan: calibrated.
+        spec: the public bounds.
+        count: of the synthetic rows or trajectories.
+    """
+    from tacit.methods.synthesis.people.plan import PeoplePlan
+    from tacit.methods.synthesis.plan import TransitionsPlan
+    from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
+
+    if isinstance(plan, PeoplePlan):
+        return people_duration(10.0, 8e-4, plan.unit)
+    if isinstance(plan, TrajectoriesPlan):
+        return Duration(300.0, " for episodes of 20 rows, and more for longer ones; the default method takes less")
+    if not isinstance(plan, TransitionsPlan):
+        return None
+    return Duration(_diffusion_seconds(plan, spec, count), "; the default method takes less")
+
+
+def imitation_duration(plan: Any) -> Duration | None:
+    """Of an imitation of movement that takes minutes; None of others."""
+    from tacit.methods.mobility import OneShotPlan
+
+    if isinstance(plan, OneShotPlan):
+        return people_duration(9.0, 6e-4, plan.unit)
+    return None
+
+
+def training_duration(plan: AnyPlan, people: EnrolledPeople, runs: int, evaluate: int) -> Duration:
+    """Of policies that simulated people teach, and of their report.
+
+    Args:
+        plan: calibrated.
+        people: how they are met.
+        runs: trainings, those of the report with the one that is released.
+        evaluate: on how many people returns are measured.
+    """
+    from tacit.methods.policy_gradient.state import KEPT
+    from tacit.study.environments import UserDomain
+    from tacit.study.people import SHARE
+
+    # Seen 0.7 to 1.1 times this, of tacit's own tasks and Gymnasium's Pendulum with 160 to 3,200 contributions.
+    # Episodes that end early take less.
+    learning = plan.rounds * (4e-3 + plan.horizon * (1.5e-4 + 1e-5 * plan.users))
+    if not isinstance(people.domain, UserDomain):
+        return Duration(2.5 + runs * learning)
+    played = 3 * evaluate + (min(plan.rounds, KEPT) + 1) * max(2, evaluate // SHARE)
+    steps = runs * (plan.rounds * plan.users * plan.horizon * people.recipe.repeat + played * people.recipe.horizon)
+    words = f", if each of at most {steps:,} steps of the simulator takes {1e6 * STEP:.0f} microseconds"
+    return Duration(2.5 + runs * learning + STEP * steps, words)
+
+
+def _diffusion_seconds(plan: TransitionsPlan, spec: PublicSpec, count: int) -> float:
+    # Within a factor of 2 of what was seen in a simulated maze, with 10,000 to 400,000 units of 1 and 20 rows.
+    import torch
+
+    from tacit.methods.synthesis.diffusion import build_network
+    from tacit.methods.synthesis.encoding import Encoder
+
+    with torch.random.fork_rng(devices=[]):  # random weights move no other draws
+        network = build_network(plan, Encoder.from_bounds(spec).size)
+    weights = sum(layer.weight.numel() for layer in network.modules() if isinstance(layer, torch.nn.Linear))
+    rows = plan.sampling_rate * plan.unit.size * plan.rows_per_unit * plan.noise_multiplicity
+    drawn = count if plan.matching is None else max(plan.matching.pool, 2 * count)
+    return 20.0 + plan.steps * (0.02 + 1.2e-10 * rows * weights) + drawn * plan.sampler.steps * 4e-11 * weights
