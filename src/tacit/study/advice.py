@@ -168,7 +168,7 @@ def evaluation_figures(plan: Any, spec: PublicSpec) -> tuple[Figure, ...]:
         target = Uniform(getattr(spec.action, "n", 1))
         scores = DifferenceScores(plan.problem, target, None, following, (low, high), clip)
         square = _weight_variance(following.share, following.visits or plan.problem.horizon, spec) * _SQUARE / clip**2
-        a, b, d = np.sqrt(SHARES)
+        _, b, d = np.sqrt(SHARES)
         total = people * FIT * np.array([0.0, 0.0, b, d * square, d * square])
         change = scores.read(total, noise=noise, population=size, expected=people, level=plan.level).interval
         assert change is not None
@@ -195,9 +195,8 @@ def evaluation_notes(plan: Any, spec: PublicSpec) -> tuple[str, ...]:
         error = _half_width(plan, spec, _draw_weights(share, actions, problem))
         figure = Figure(f"{100 * share:.0f} % of the visits", error, (high - low) / 2, MOST_WORDS)
         alike = plan.unit.size * math.exp(-problem.horizon * math.log1p(share * (actions - 1)))
-        notes.append(
-            f"  {figure.name}: {_number(error)} ({figure.percentage}), as if {alike:,.0f} of {everybody} had followed it"
-        )
+        worth = f"as if {alike:,.0f} of {everybody} had followed it"
+        notes.append(f"  {figure.name}: {_number(error)} ({figure.percentage}), {worth}")
         if figure.relative_error > ROUGH:
             narrower = (
                 "" if isinstance(plan, ImportanceSampling) else "take --method wpdis, whose interval is narrower, or "
@@ -272,17 +271,15 @@ def sum_figures(plan: Any) -> tuple[Figure, ...]:
 
 def _half_width(plan: Any, spec: PublicSpec, weights: Float64) -> float:
     # of the value's interval, where the returns of invented people have these weights [W]
-    from tacit.methods.off_policy_evaluation import Behaviour, ResidualRegression, Uniform
-    from tacit.methods.off_policy_evaluation.scores import FIT, NAME, POINT_SHARE, SHARES, ScoreVector, clip_for
-    from tacit.methods.off_policy_evaluation.scores import limits, read
+    from tacit.methods.off_policy_evaluation import Behaviour, ResidualRegression, Uniform, scores
 
-    part: Any = next(part for part in plan.parts() if part.name == NAME)
-    people, noise, (low, high) = plan.unit.size, part.noise_multiplier, limits(plan.problem, spec)
-    people /= 1 if part.fold is None else 2
-    fixed = 1.0 if isinstance(plan, ResidualRegression) else clip_for(people, noise)
+    part: Any = next(part for part in plan.parts() if part.name == scores.NAME)
+    people, noise = plan.unit.size / (1 if part.fold is None else 2), part.noise_multiplier
+    fixed = 1.0 if isinstance(plan, ResidualRegression) else scores.clip_for(people, noise)
     clip, point = getattr(plan, "clip", None) or fixed, len(part.blocks or ()) > 3
     policy = Behaviour() if getattr(plan, "on_policy", False) else Uniform(getattr(spec.action, "n", 1))
-    vector = ScoreVector(plan.problem, policy, None, spec, clip, (lambda log, state: log) if point else None)
+    vector = scores.ScoreVector(plan.problem, policy, None, spec, clip, (lambda log, state: log) if point else None)
+    low, high = scores.limits(plan.problem, spec)
     returns = (low + high) / 2 + np.array([-_SPREAD, _SPREAD]) * (high - low) / 2
     offsets, scales = vector.offsets_and_scales()
     u = (returns - offsets[0])[:, None] / scales[0]
@@ -290,10 +287,10 @@ def _half_width(plan: Any, spec: PublicSpec, weights: Float64) -> float:
         u = np.concatenate([u, (offsets[1] - returns)[:, None] / scales[1]], axis=1)
     u = weights[:, None, None] * u
     u /= np.maximum(1, np.linalg.norm(u, axis=2, keepdims=True))
-    a, b, d = np.sqrt(SHARES)
-    mean = FIT * np.concatenate([a * u.mean(axis=(0, 1)), [b], d * (u**2).mean(axis=(0, 1))])
-    mean = np.append(0.0, math.sqrt(1 - POINT_SHARE) * mean) if point else mean
-    found = read(people * mean, vector, noise, plan.unit.size, people).interval(plan.level)
+    a, b, d = np.sqrt(scores.SHARES)
+    mean = scores.FIT * np.concatenate([a * u.mean(axis=(0, 1)), [b], d * (u**2).mean(axis=(0, 1))])
+    mean = np.append(0.0, math.sqrt(1 - scores.POINT_SHARE) * mean) if point else mean
+    found = scores.read(people * mean, vector, noise, plan.unit.size, people).interval(plan.level)
     return (found.high - found.low) / 2
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tacit.study.narration import say_duration
 
 if TYPE_CHECKING:
+    from tacit.agents.language.models import LanguageModel
     from tacit.data.spec import PublicSpec
+    from tacit.methods.alignment import AlignmentPlan, PreferencePlan
     from tacit.methods.policy_gradient import AnyPlan
     from tacit.methods.synthesis.plan import TransitionsPlan
     from tacit.study.people import EnrolledPeople
@@ -69,10 +71,40 @@ def synthesis_duration(plan: Any, spec: PublicSpec, count: int) -> Duration | No
 def imitation_duration(plan: Any) -> Duration | None:
     """Of an imitation of movement that takes minutes; None of others."""
     from tacit.methods.mobility import OneShotPlan
+    from tacit.methods.mobility.pategail import PateGailPlan
 
     if isinstance(plan, OneShotPlan):
         return people_duration(9.0, 6e-4, plan.unit)
-    return None
+    if not isinstance(plan, PateGailPlan):
+        return None
+    # Seen 0.8 to 1.2 times this, of simulated people with 5 and 20 days: 200 to 4,000 of them, and every kind of critic
+    # but gradients. Half of the policy's time goes into the noise that the report compares with.
+    policy = 4e-4 * plan.days * plan.updates
+    critics = plan.people * (4e-5 if plan.kind == "linear" else 2e-4 * plan.critic.steps)
+    return Duration(4.0 + plan.rounds * (policy + critics), "; the default method takes less")
+
+
+def alignment_duration(plan: AlignmentPlan | PreferencePlan, model: LanguageModel, prompts: int) -> Duration:
+    """Of steering a language model, and of the report's completions of public prompts.
+
+    Args:
+        plan: calibrated.
+        model: with its vocabulary.
+        prompts: of the report.
+    """
+    from tacit.methods.alignment import AlignmentPlan
+
+    # Seen 0.8 to 0.9 times this, of SmolLM2 with 135 million weights.
+    shape, both = model.shape, plan.prompt_tokens + plan.tokens
+    attention = 2 * shape.width * (shape.width + shape.width // shape.heads * shape.groups)
+    layer = attention + 3 * shape.width * shape.inner
+    token = 2e-11 * (shape.layers * layer + len(model.vocabulary) * shape.width)
+    if isinstance(plan, AlignmentPlan):
+        read = plan.people * plan.prompts * (2 * plan.prompt_tokens + 2.5 * plan.completions * plan.tokens)
+    else:
+        read = plan.sampling_rate * plan.unit.size * plan.pairs * 2.4 * (both + plan.tokens)
+    words = ", and the time that the reward takes" if isinstance(plan, AlignmentPlan) else ""
+    return Duration(5.0 + token * ((plan.rounds + 2) * 2 * prompts * both + plan.rounds * read), words)
 
 
 def training_duration(plan: AnyPlan, people: EnrolledPeople, runs: int, evaluate: int) -> Duration:
@@ -84,13 +116,15 @@ def training_duration(plan: AnyPlan, people: EnrolledPeople, runs: int, evaluate
         runs: trainings, those of the report with the one that is released.
         evaluate: on how many people returns are measured.
     """
+    from tacit.methods.policy_gradient import VotesPlan
     from tacit.methods.policy_gradient.state import KEPT
     from tacit.study.environments import UserDomain
     from tacit.study.people import SHARE
 
-    # Seen 0.7 to 1.1 times this, of tacit's own tasks and Gymnasium's Pendulum with 160 to 3,200 contributions.
+    # Seen 0.7 to 1.3 times this, of tacit's own tasks and Gymnasium's Pendulum with 160 to 12,800 contributions.
     # Episodes that end early take less.
-    learning = plan.rounds * (4e-3 + plan.horizon * (1.5e-4 + 1e-5 * plan.users))
+    gradient = 0.0 if isinstance(plan, VotesPlan) else 1e-5
+    learning = plan.rounds * (8e-3 + plan.horizon * (1.5e-4 + gradient * plan.users))
     if not isinstance(people.domain, UserDomain):
         return Duration(2.5 + runs * learning)
     played = 3 * evaluate + (min(plan.rounds, KEPT) + 1) * max(2, evaluate // SHARE)
