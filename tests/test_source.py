@@ -228,9 +228,9 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 405,
-    "lines": 88_330,
-    "functions": 5_202,
+    "files": 406,
+    "lines": 88_523,
+    "functions": 5_212,
     "private functions of at most three lines used once": 14,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 661,
