@@ -229,7 +229,7 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 406,
-    "lines": 88_523,
+    "lines": 88_524,
     "functions": 5_212,
     "private functions of at most three lines used once": 14,
     "class names defined more than once": 1,

@@ -36,7 +36,6 @@ def test_a_diffusion_model_says_how_long_it_will_take() -> None:
     spec = maze.spec(LAYOUTS["umaze"])
     network = build_network(TransitionsPlan(), Encoder.from_bounds(spec).size)
     weights = sum(layer.weight.numel() for layer in network.modules() if isinstance(layer, torch.nn.Linear))
-    state = torch.random.get_rng_state()
     for units, rows, step in ((100_000, 1, 800), (400_000, 1, 3_200), (10_000, 20, 1_600)):
         plan = TransitionsPlan(rows_per_unit=rows, sampling_rate=0.008, steps=1_000, noise_multiplier=1.0)
         plan = plan.account(unit=tacit.Unit("transition", "add_or_remove", units), delta=1e-7)
@@ -45,7 +44,6 @@ def test_a_diffusion_model_says_how_long_it_will_take() -> None:
         learned, drawn = 1_000 * (0.02 + 1.2e-10 * step * weights), 250_000 * 32 * 4e-11 * weights
         assert duration.seconds == pytest.approx(20 + learned + drawn)
         assert str(duration).startswith("Takes    about ")
-    assert torch.equal(torch.random.get_rng_state(), state)  # the network that is counted moves no draws
     assert str(synthesis_duration(TrajectoriesPlan(), spec, 1)).startswith("Takes    about 5 minutes of one core for")
     assert synthesis_duration(object(), spec, 1) is None
 

@@ -77,8 +77,8 @@ def imitation_duration(plan: Any) -> Duration | None:
         return people_duration(9.0, 6e-4, plan.unit)
     if not isinstance(plan, PateGailPlan):
         return None
-    # Seen 0.8 to 1.2 times this, of simulated people with 5 and 20 days: 200 to 4,000 of them, and every kind of critic
-    # but gradients. Half of the policy's time goes into the noise that the report compares with.
+    # Seen 0.8 to 1.2 times this, of 200 to 4,000 simulated people with 5 and 20 days, and of every kind of critic. Half
+    # of the policy's time goes into the noise that the report compares with.
     policy = 4e-4 * plan.days * plan.updates
     critics = plan.people * (4e-5 if plan.kind == "linear" else 2e-4 * plan.critic.steps)
     return Duration(4.0 + plan.rounds * (policy + critics), "; the default method takes less")
@@ -94,7 +94,7 @@ def alignment_duration(plan: AlignmentPlan | PreferencePlan, model: LanguageMode
     """
     from tacit.methods.alignment import AlignmentPlan
 
-    # Seen 0.8 to 0.9 times this, of SmolLM2 with 135 million weights.
+    # Seen 0.8 to 1 times this, of SmolLM2 with 135 million weights.
     shape, both = model.shape, plan.prompt_tokens + plan.tokens
     attention = 2 * shape.width * (shape.width + shape.width // shape.heads * shape.groups)
     layer = attention + 3 * shape.width * shape.inner
@@ -135,14 +135,12 @@ def training_duration(plan: AnyPlan, people: EnrolledPeople, runs: int, evaluate
 
 def _diffusion_seconds(plan: TransitionsPlan, spec: PublicSpec, count: int) -> float:
     # Within a factor of 2 of what was seen in a simulated maze, with 10,000 to 400,000 units of 1 and 20 rows.
-    import torch
+    from tacit.methods.synthesis.plan import EMBEDDING, FREQUENCIES
 
-    from tacit.methods.synthesis.diffusion import build_network
-    from tacit.methods.synthesis.encoding import Encoder
-
-    with torch.random.fork_rng(devices=[]):  # random weights move no other draws
-        network = build_network(plan, Encoder.from_bounds(spec).size)
-    weights = sum(layer.weight.numel() for layer in network.modules() if isinstance(layer, torch.nn.Linear))
+    size = 2 * spec.observation.width + spec.action.width + 1 + int(spec.terminals)
+    inputs = 1 + 2 * FREQUENCIES + EMBEDDING + size * (1 + 2 * plan.harmonics)
+    joined = 0 if plan.width == EMBEDDING else plan.width
+    weights = EMBEDDING * (inputs + joined) + plan.depth * plan.width**2 + plan.width * size
     rows = plan.sampling_rate * plan.unit.size * plan.rows_per_unit * plan.noise_multiplicity
     drawn = count if plan.matching is None else max(plan.matching.pool, 2 * count)
     return 20.0 + plan.steps * (0.02 + 1.2e-10 * rows * weights) + drawn * plan.sampler.steps * 4e-11 * weights

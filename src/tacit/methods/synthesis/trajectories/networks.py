@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, pad, scaled_dot_product_attention, silu
 
-from tacit.methods.synthesis.diffusion import FREQUENCIES, ResidualMLP
+from tacit.methods.synthesis.diffusion import ResidualMLP
 from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.plan import FREQUENCIES
 from tacit.methods.synthesis.trajectories.fragments import Condition, FragmentEncoder
 from tacit.methods.synthesis.trajectories.local_context import LocalContext
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
