@@ -229,8 +229,8 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 405,
-    "lines": 88_330,
-    "functions": 5_202,
+    "lines": 88_443,
+    "functions": 5_206,
     "private functions of at most three lines used once": 14,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 661,
