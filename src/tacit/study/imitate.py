@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from tacit.privacy.vault.federated_vault import FederatedVault
     from tacit.privacy.vault.vault import Vault
     from tacit.study.account import Account
-    from tacit.study.curator import Curator
     from tacit.study.folder import RunFolder
     from tacit.study.narration import Narrator
+    from tacit.study.verbs import Curator
 
     Plan = OneShotPlan | BaselinePlan | PateGailPlan
     Generator = Simulator | BlockChain

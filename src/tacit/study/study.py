@@ -79,8 +79,8 @@ class Study:
         lead: Lead | None = None,
         **reading: Any,
     ) -> None:
-        from tacit.study.curator import Curator
         from tacit.study.records import Lead, resolve_source
+        from tacit.study.verbs import Curator
         from tacit.study.words import Budget
 
         narrator, lead = SilentNarrator() if narrator is None else narrator, Lead() if lead is None else lead

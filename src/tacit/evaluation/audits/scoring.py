@@ -30,8 +30,8 @@ from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.mechanisms.tallies import Tally, contribution_vectors
 from tacit.privacy.noise.correlated import coefficients, sensitivity
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.arrivals import enrolled_rows
 from tacit.privacy.vault.base import Run
-from tacit.privacy.vault.enrolled import enrolled_rows
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.isolation import IsolationChecks
 from tacit.privacy.vault.memory import outline
