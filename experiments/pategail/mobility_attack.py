@@ -53,7 +53,7 @@ from experiments.pategail.mobility_ways import guaranteed
 from tacit.evaluation.lower_bounds import Rate
 from tacit.methods import mobility
 from tacit.methods.mobility import pategail
-from tacit.methods.mobility.baselines.algorithm import contribution, policy
+from tacit.methods.mobility.baselines import contribution, policy
 from tacit.methods.mobility.matching import match
 from tacit.methods.mobility.moves import MOVES_PART
 from tacit.privacy.accounting import bounds as accounting

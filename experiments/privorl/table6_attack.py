@@ -43,7 +43,7 @@ from tacit.evaluation.membership import LEVELS, LossAttack, attack, losses
 from tacit.evaluation.one_run import OneRunBound, audit, plant
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations, people, structured
-from tacit.methods.synthesis.people.plan import PeoplePlan
+from tacit.methods.synthesis.people.algorithm import PeoplePlan
 from tacit.methods.synthesis.people.sums import codes_of, state_of
 from tacit.methods.synthesis.structured.algorithm import guide_values
 from tacit.methods.synthesis.table_matching import cell_codes

@@ -144,7 +144,7 @@ def roc_area(scores: Floats, present: NDArray[np.bool_]) -> float:
     if not having or not without:
         what, expected = "there is only one side to tell", "at least one present and one absent score"
         raise DataError(what, where="attacks", expected=expected, remedy="correct the arguments of the attack")
-    above = stats.rankdata(scores)[present].sum() - having * (having + 1) / 2
+    above = stats.rankdata(scores.ravel())[present.ravel()].sum() - having * (having + 1) / 2
     return float(above / (having * without))
 
 

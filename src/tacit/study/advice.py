@@ -18,7 +18,7 @@ import numpy as np
 from tacit.errors import PlanError, TacitError
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.mechanisms.marginals import Marginals
-from tacit.study.narration import say_duration
+from tacit.study.words import say_duration
 
 if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec

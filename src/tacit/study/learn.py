@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from tacit.errors import DataError, PlanError
 from tacit.methods import find_method
 from tacit.study import words
-from tacit.study.narration import Interrupted
 from tacit.study.verbs import Request, make_tracker
+from tacit.study.words import Interrupted
 
 if TYPE_CHECKING:
     import numpy as np

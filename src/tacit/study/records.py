@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tacit.errors import DataError, FileError, MechanismError, PlanError, TacitError
-from tacit.study.narration import Narrator
+from tacit.study.words import Narrator
 from tacit.units import UnitKey
 
 if TYPE_CHECKING:

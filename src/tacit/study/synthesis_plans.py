@@ -172,7 +172,7 @@ def build_plan(options: SynthesisOptions) -> Any:
     if options.method == PRIVORL_J:
         return _trajectories(options)
     if options.method == PEOPLE:
-        from tacit.methods.synthesis.people.plan import PeoplePlan
+        from tacit.methods.synthesis.people.algorithm import PeoplePlan
 
         return PeoplePlan(spec=options.spec, **options.settings)
     if options.method == STRUCTURED:

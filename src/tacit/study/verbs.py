@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from tacit.errors import PlanError
 from tacit.methods import Task, list_names
-from tacit.study.narration import Narrator, SilentNarrator, translate_options
-from tacit.study.words import Budget, method_options
+from tacit.study.words import Budget, Narrator, SilentNarrator, method_options, translate_options
 from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:

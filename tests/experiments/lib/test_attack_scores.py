@@ -23,7 +23,7 @@ from experiments.lib.attacks import (
 from tacit.data.mobility.days import SLOTS, STAY, Days, actions, distinct_counts
 from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.movement import FixedPolicy, possible_actions
-from tacit.methods.mobility.baselines.models import ActionFractions, epr_policy
+from tacit.methods.mobility.baselines import ActionFractions, epr_policy
 
 GRID = RegularGrid(0.0, 0.0, 0.19, 0.19, 0.01)
 PEOPLE, DAYS, DELTA = 24, 6, 1e-5

@@ -17,7 +17,7 @@ from tacit.data import Column, PublicSpec, Trajectories
 from tacit.data.spec import space_of
 from tacit.errors import DataError
 from tacit.methods.synthesis.people import PeoplePlan, PeopleSynthesizer, fit
-from tacit.methods.synthesis.people.plan import HISTOGRAMS, REGRESSION, TABLES
+from tacit.methods.synthesis.people.algorithm import HISTOGRAMS, REGRESSION, TABLES
 from tacit.methods.synthesis.people.scheme import default_nodes
 from tacit.methods.synthesis.people.sums import NumberShares, VisitTables, read_densities
 from tacit.privacy.ledger.ledger import SUM, Ledger

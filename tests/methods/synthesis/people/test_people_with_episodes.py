@@ -13,7 +13,7 @@ from tests.methods.synthesis.people.test_whole_people import padded
 from tacit.data import Column, PublicSpec, Trajectories
 from tacit.data.spec import Space, space_of
 from tacit.methods.synthesis.people import PeoplePlan, fit
-from tacit.methods.synthesis.people.plan import HISTOGRAMS, REGRESSION, TABLES
+from tacit.methods.synthesis.people.algorithm import HISTOGRAMS, REGRESSION, TABLES
 from tacit.methods.synthesis.people.sums import (
     NumberShares,
     VisitMoments,

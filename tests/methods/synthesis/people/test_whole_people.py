@@ -14,7 +14,7 @@ from tacit.data import Column, PublicSpec, Trajectories
 from tacit.data.spec import space_of
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.synthesis.people import PeoplePlan, fit
-from tacit.methods.synthesis.people.plan import HISTOGRAMS, REGRESSION, TABLES
+from tacit.methods.synthesis.people.algorithm import HISTOGRAMS, REGRESSION, TABLES
 from tacit.methods.synthesis.people.scheme import Scheme, default_nodes
 from tacit.methods.synthesis.people.sums import (
     NumberShares,

@@ -21,9 +21,9 @@ from tacit.methods.synthesis.structured import (
     public_means,
     split_worlds,
 )
+from tacit.methods.synthesis.structured.algorithm import SMALL, TABLES
 from tacit.methods.synthesis.structured.columns import Bins, default_columns, nice_edges, public_columns
 from tacit.methods.synthesis.structured.guides import shrink_means
-from tacit.methods.synthesis.structured.plan import SMALL, TABLES
 from tacit.methods.synthesis.structured.structure import TableParent
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault

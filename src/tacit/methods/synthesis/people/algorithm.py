@@ -14,37 +14,122 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.sources.expressions import compute_rewards, invented_rows
+from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods import load_class
 from tacit.methods.synthesis.laws import estimate_laws, forget_tail, forget_unseen
 from tacit.methods.synthesis.people import sampling
 from tacit.methods.synthesis.people.densities import Density
-from tacit.methods.synthesis.people.plan import HISTOGRAMS, REGRESSION, TABLES, PeoplePlan
-from tacit.methods.synthesis.people.scheme import Scheme
+from tacit.methods.synthesis.people.scheme import ONCE, Scheme, default_nodes
 from tacit.methods.synthesis.people.sums import (
+    LOOSE,
     NumberShares,
     VisitMoments,
     VisitTables,
+    count_moments,
     read_densities,
     solve_regressions,
     split_tables,
 )
-from tacit.methods.synthesis.plan import Progress
+from tacit.methods.synthesis.people.visits import list_variables
+from tacit.methods.synthesis.plan import Progress, SynthesisPlan, label
+from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Contribution
+from tacit.privacy.mechanisms.contribution_sets import POSITIVE, Block
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault.base import exhausted_error
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import from_json, to_json
-from tacit.validation import require_whole
+from tacit.validation import require_positive, require_valid, require_whole
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
+
+HISTOGRAMS, REGRESSION, TABLES = "histograms", "regression", "tables"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeoplePlan(SynthesisPlan):
+    """The public parameters of whole people from structured noisy tables.
+
+    `noise_multiplier` is that of one Gaussian that costs as much as all three sums together.
+    """
+
+    method: ClassVar[str] = "synthesis of people (structured tables)"
+    source: ClassVar[str] = "Structured noisy tables of visits (tacit)"
+    learns_transitions: ClassVar[bool] = False
+
+    spec: PublicSpec
+    """the public bounds."""
+    most: Option[int] = 64
+    """visits of a person that count at most, the first ones; nobody synthetic has more."""
+    visits: Option[float] = 6.0
+    """a public guess of how many visits a person has, by which tables are made coarse enough."""
+    shares: tuple[float, ...] = (0.07, 0.2, 0.73)
+    """of the squared mu: for histograms of numbers, regressions of their changes, and tables."""
+
+    def __post_init__(self) -> None:
+        require_valid("most", self.most, type(self.most) is int and self.most >= 2, "a whole number >= 2")
+        require_positive(visits=self.visits)
+        valid = len(self.shares) == 3 and min(self.shares) > 0 and abs(sum(self.shares) - 1) < 1e-9
+        require_valid("shares", self.shares, valid, "three numbers > 0 that add up to 1")
+        super().__post_init__()
+
+    @property
+    def longest(self) -> int:
+        """Visits of a synthetic person at most."""
+        return self.most
+
+    @cached_property
+    def scheme(self) -> Scheme:
+        """What is drawn and how it is coded, before anything is released."""
+        seen = list_variables(self.spec.observation, self.spec.difference)
+        done = list_variables(self.spec.action, None)
+        low, high = self.spec.reward.low[0], self.spec.reward.high[0]
+        computes = True if self.spec.reward_expression else None
+        whole, terminals = self.spec.reward.whole[0], self.spec.terminals
+        return Scheme(seen, done, (low, high), whole, self.most, terminals, computes_reward=computes)
+
+    def parts(self) -> tuple[PoissonSum, ...]:
+        """The only touch of private rows: a noisy sum each over everybody."""
+        scheme = self.scheme
+        once = sum(node.role in ONCE for node in default_nodes(scheme))
+        others = sum(node.role not in ONCE for node in default_nodes(scheme))
+        moments = count_moments(scheme)
+        squares = {HISTOGRAMS: len(scheme.numbers), REGRESSION: len(moments), TABLES: once + LOOSE * others}
+        shares = {name: share for name, share in zip(squares, self.shares, strict=True) if squares[name]}
+        whole, sigma = sum(shares.values()), self.noise_multiplier
+        products = [Block(kind="gram", share=1 / len(moments), size=size, width=size) for size in moments]
+        return tuple(
+            PoissonSum(
+                name=name,
+                steps=1,
+                sampling_rate=1.0,
+                clip_norm=float(squares[name]) ** 0.5,
+                noise_multiplier=None if sigma is None else sigma * (whole / share) ** 0.5,
+                rows_per_unit=self.most,
+                rows="first",
+                blocks=tuple(products) if name == REGRESSION else POSITIVE,
+            )
+            for name, share in shares.items()
+        )
+
+    def label(self) -> Label:
+        """The certificate's statements."""
+        parts = ", ".join(part.name for part in self.parts())
+        computed = self.spec.reward_expression
+        public = () if computed is None else (clause("rewards_computed", words=computed),)
+        return label(clause("visit_sums", parts=parts), clause("whole_unit"), public=public)
+
 
 Floats = NDArray[np.float64]
 

@@ -1,7 +1,6 @@
 """Transitions from structured noisy tables: what is counted together is decided on public rows."""
 
-from tacit.methods.synthesis.structured.algorithm import StructuredSynthesizer, fit
-from tacit.methods.synthesis.structured.plan import StructuredPlan
+from tacit.methods.synthesis.structured.algorithm import StructuredPlan, StructuredSynthesizer, fit
 from tacit.methods.synthesis.structured.structure import (
     Structure,
     choose_structure,
