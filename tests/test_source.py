@@ -228,9 +228,9 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 390,
-    "lines": 87_441,
-    "functions": 5_156,
+    "files": 391,
+    "lines": 87_635,
+    "functions": 5_166,
     "private functions of at most three lines used once": 14,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 653,

@@ -89,6 +89,7 @@ def imitate(
     """
     from tacit.study.account import VerbPhrases
     from tacit.study.advice import Advice
+    from tacit.study.durations import imitation_duration
     from tacit.study.folder import SIMULATED, require_free
 
     source, movement = curator.source, curator.source.movement
@@ -151,7 +152,7 @@ def imitate(
         lambda plan: advice(plan, grid)[:1],  # of where days pass; pairs of cells are far noisier anyhow
         "a larger --cell (--cell auto takes the smallest that can be read)",
         tuple(one.to_sentence() for one in advice(plan, grid)[1:]),
-        pace=method,
+        duration=imitation_duration(plan),
         accepted=yes or source.simulated,
     )
     return Request(plan, carry_out, more, advice=foreseen)

@@ -122,7 +122,8 @@ def synthesize(
     from tacit.data.trajectories import Trajectories, copied_ends_error
     from tacit.study import synthesis_plans as plans
     from tacit.study.account import VerbPhrases
-    from tacit.study.advice import Advice, diffusion_seconds, synthesis_figures, synthesis_notes
+    from tacit.study.advice import Advice, synthesis_figures, synthesis_notes
+    from tacit.study.durations import synthesis_duration
     from tacit.study.folder import Stopwatch, require_free, require_packages
     from tacit.validation import require_valid
 
@@ -229,8 +230,7 @@ def synthesize(
         synthesis_figures,
         "fewer columns, or coarser labels",
         synthesis_notes(plan, source.spec),
-        pace=method,
-        seconds=diffusion_seconds(plan, source.spec),
+        synthesis_duration(plan, source.spec, count),
         accepted=yes or source.simulated,
     )
     return Request(plan, partial(release, curator, job), said, advice=foreseen)

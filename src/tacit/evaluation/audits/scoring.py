@@ -249,7 +249,7 @@ class ScoredDevices(FederatedVault):
 
 class Visitors:
     """People who are met: the canaries who are `present` [m], in the first `participations` meetings; nobody else
-    answers. `rows` are each canary's with any actor: columns [m, L, ...] of `vault.enrolled.enrolled_rows`."""
+    answers. `rows` are each canary's with any actor: columns [m, L, ...] of `vault.arrivals.enrolled_rows`."""
 
     simulated = True
 

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, gelu, pad, scaled_dot_product_attention, silu
 
 from tacit.data.spec import Box
-from tacit.methods.synthesis.diffusion import FREQUENCIES, ResidualMLP
+from tacit.methods.synthesis.diffusion import ResidualMLP
 from tacit.methods.synthesis.encoding import Encoder, codes
+from tacit.methods.synthesis.plan import FREQUENCIES
 from tacit.methods.synthesis.table_matching import Floats, Table, TableMatching, project_to_simplex
 from tacit.methods.synthesis.trajectories.fragments import Condition, FragmentEncoder
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
