@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tacit.methods.alignment import AlignmentPlan, PreferencePlan, Steered
     from tacit.privacy.certificate.certificate import Release
     from tacit.study.account import Account
-    from tacit.study.curator import Curator
     from tacit.study.folder import RunFolder
+    from tacit.study.verbs import Curator
 
 FOLDER, CHECKPOINT, PRIVATE = "model", "checkpoint", "private"
 GENERAL = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tacit.study.narration import say_duration
+from tacit.study.words import say_duration
 
 if TYPE_CHECKING:
     from tacit.agents.language.models import LanguageModel

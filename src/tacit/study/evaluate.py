@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tacit.privacy.ledger.ledger import Ledger
     from tacit.privacy.vault.vault import Vault
     from tacit.study.account import Account
-    from tacit.study.curator import Curator
     from tacit.study.folder import RunFolder
+    from tacit.study.verbs import Curator
 
 EVALUATION, OVERLAP, OVERLAP_CERTIFICATE = "evaluation.json", "overlap.json", "overlap-certificate.json"
 REASON = "diagnostics of an evaluation"

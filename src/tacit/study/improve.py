@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tacit.methods.improvement import Improvement, ImprovementPlan
     from tacit.privacy.certificate.certificate import Release
     from tacit.study.account import Account
-    from tacit.study.curator import Curator
     from tacit.study.folder import RunFolder
+    from tacit.study.verbs import Curator
 
 FOLDER = "policy"
 AUTO, ELITE = "auto", "elite"

@@ -19,9 +19,9 @@ from tacit.units import RowsShape
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
     from tacit.privacy.certificate.certificate import Release
-    from tacit.study.curator import Curator
     from tacit.study.folder import RunFolder
     from tacit.study.records import Source
+    from tacit.study.verbs import Curator
 
 AUTO = "auto"
 """The method that is best for the records, by what is public of them."""

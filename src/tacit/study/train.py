@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.errors import FileError, LedgerError
 from tacit.study import words
-from tacit.study.narration import Narrator, SilentNarrator
 from tacit.study.verbs import Request, make_tracker, settings_of, standalone_verb
+from tacit.study.words import Narrator, SilentNarrator
 from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
