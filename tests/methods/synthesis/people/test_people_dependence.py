@@ -139,3 +139,19 @@ def test_nothing_is_expected_of_a_reward_that_is_computed() -> None:
     scheme = exact_scheme(rows, dataclasses.replace(SPEC, reward_expression="if(drug = 'one', 1, 0)"))
     assert scheme.worth is None
     assert worth_of(scheme, {}) == {}
+
+
+def test_what_follows_what_is_said_in_words() -> None:
+    scheme = exact_scheme(padded(columns(200, 3), 8)).with_nodes(1_000, 5.0, 10.0)
+    assert scheme.dependence() == (
+        ("number of visits", "nothing"),
+        ("first systolic", "nothing"),
+        ("first diastolic", "systolic"),
+        ("first marker", "diastolic"),
+        ("systolic", "the last drug, all numbers known by then"),
+        ("diastolic", "the last drug, all numbers known by then"),
+        ("marker", "the last drug, all numbers known by then"),
+        ("drug", "the likeliest drug by all columns, systolic"),
+        ("reward", "what all columns and the action let expect"),
+        ("cut of an episode", "systolic, drug"),
+    )

@@ -58,6 +58,28 @@ OWN, OWN_REWARD, OWN_DURATION, EVEN = 12, 12, 10, 8
 """Bins of a first or static value, a reward and a duration; even parts of a reward's range, of which few decide."""
 
 
+NODE_WORDS: Mapping[Role, str] = {
+    "visits": "number of visits",
+    "first": "first {}",
+    "missing": "whether {} is missing",
+    "reward": "reward",
+    "end": "cut of an episode",
+    "terminal": "end of an episode",
+}
+PARENT_WORDS: Mapping[ParentKind, str] = {
+    "before": "{} before",
+    "earlier": "{} before that",
+    "last": "the last {}",
+    "missing": "whether {} is missing",
+    "missed": "whether {} was missing",
+    "age": "visits so far",
+    "over": "whether it ends",
+    "worth": "what all columns and the action let expect",
+    "lean": "the likeliest {} by all columns",
+}
+"""How a report names what is drawn, and what it is drawn given; else by the name alone."""
+
+
 @dataclass(frozen=True)
 class Parent:
     """What a law is given: `kind` of variable number `index`, at one of `LEVELS` if it is a number."""
@@ -270,6 +292,17 @@ class Scheme:
         cut = self.cut(node)
         missing = node.role in ("static", "action") and one.flag  # of all others the flag is a node of its own
         return (one.labels if cut is None else cut.size) + missing
+
+    def dependence(self) -> tuple[tuple[str, str], ...]:
+        """What is drawn, in order, and what it is drawn given, in words."""
+        found = []
+        for node in self.nodes:
+            one = self.done[node.index] if node.role == "action" else self.seen[node.index]
+            given = [PARENT_WORDS.get(parent.kind, "{}").format(self.variable(parent).name) for parent in node.parents]
+            if self.regression(node) is not None:
+                given.append("all numbers known by then" if node.role == "change" else "all that is seen")
+            found.append((NODE_WORDS.get(node.role, "{}").format(one.name), ", ".join(given) or "nothing"))
+        return tuple(found)
 
     # -- what the scheme is given --------------------------------------------------------------------------------------
 
