@@ -6,13 +6,15 @@ Input: people with texts behind a vault; a calibrated plan (rounds, N, K, T, C, 
 3.     each gives  x_u = mean_{k, t} A_kt grad log pi(y_kt), A from own completions             (people.py)
 4.     g <- (sum_u clip(x_u, C) + n_k) / N,  n_k from correlated noise                          (vault.noisy_sum)
 5.     theta <- theta + step g
-6. release theta: completing, and shrinking on public prompts, are post-processing             (steered.py)
+6. others compare it with the base model: a noisy mean, and its interval                       (judging.py)
+7. release theta: completing, and shrinking on public prompts, are post-processing             (steered.py)
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,8 @@ from torch import Tensor
 from tacit.agents.language.judges import Reward
 from tacit.agents.language.models import Writer
 from tacit.errors import PlanError
-from tacit.methods.alignment.people import CompletionActor, PersonGradient, ReleasedSteering
+from tacit.methods.alignment.judging import JUDGES, ask_judges, judging_level
+from tacit.methods.alignment.people import CompletionActor, CompletionComparison, PersonGradient, ReleasedSteering
 from tacit.methods.alignment.plan import PART, AlignmentPlan
 from tacit.methods.alignment.steered import Steered
 from tacit.privacy.certificate.certificate import Release
@@ -36,6 +39,7 @@ from tacit.privacy.vault.user_vault import UserVault
 Iterates = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 """Called after each round with (rounds done, rounds in all): both are public."""
+Finish = Callable[[Steered], Steered]
 
 
 def fit(
@@ -47,6 +51,7 @@ def fit(
     folder: str | os.PathLike[str] | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    finish: Finish | None = None,
 ) -> Release[Steered]:
     """Learn an adapter from people who are met, under the plan's promise.
 
@@ -59,13 +64,17 @@ def fit(
         resume: go on from `folder`'s checkpoint, if there is one. Rounds that were claimed and not kept are lost; the
             noise goes on with a fresh block.
         progress: called after each round.
+        finish: what is done to the adapter before people judge it and it is released, from public values alone, such
+            as `Steered.limit_kl`.
 
     Raises:
-        PlanError: the plan is for another model or reward, or the vault has several replicates.
+        PlanError: the plan is for another model or reward, the vault has several replicates, or too much was said
+            before by the people who are to judge.
         PlanExhausted: the plan was begun or finished already, and this is no resumption from its checkpoint.
         BudgetExceeded: the ledger cannot pay for the plan.
     """
     _require_fit(plan, vault, model, reward)
+    level = None if plan.judges is None else judging_level(plan, vault)
     path, run = checkpoint_path(folder), vault.reserve(plan)
     judge = reward if plan.uses_reward else None
     iterates = start_iterates(vault, run, PART, plan.adapter.initial_parameters(model.model.shape), path, resume=resume)
@@ -80,7 +89,17 @@ def fit(
         if progress is not None:
             progress(k + 1, plan.rounds)
     words = np.asarray(model.model.vocabulary.numpy(), np.int64)
-    return vault.release(run, Steered(plan, iterates.astype(np.float32), words, model), label=plan.label())
+    value = Steered(plan, iterates.astype(np.float32), words, model)
+    value = value if finish is None else finish(value)
+    if level is not None:
+
+        def ask() -> Iterates:
+            base, theta = replace(value, share=0.0).steering.theta[0], value.steering.theta[0]
+            vault.enroll(run, CompletionActor(plan, model, judge, theta, base))
+            return vault.noisy_sum(run, JUDGES, CompletionComparison(plan))[0]
+
+        value = ask_judges(value, vault, run, path, ask, scale=2 * plan.reward_bound, level=level)
+    return vault.release(run, value, label=plan.label())
 
 
 def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: Reward | None) -> None:

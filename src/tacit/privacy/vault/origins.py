@@ -161,9 +161,10 @@ def _corrected_standing(free: frozenset[Fold], level: float, count: int) -> Stan
     )
 
 
-def count_statements(ledger: Ledger | LedgerView, judges: frozenset[Fold]) -> int:
-    """How many plans of a ledger have said something of how good a policy is, from these folds."""
-    return sum(bool(plan.claimed and judges.intersection(plan.judges)) for plan in ledger.plans())
+def count_statements(ledger: Ledger | LedgerView, judges: frozenset[Fold], besides: str = "") -> int:
+    """How many plans of a ledger, one aside, have said something of how good a policy is, from these folds."""
+    plans = (plan for plan in ledger.plans() if plan.id != besides)
+    return sum(bool(plan.claimed and judges.intersection(plan.judges)) for plan in plans)
 
 
 def corrected_level(level: float, count: int) -> float | None:
