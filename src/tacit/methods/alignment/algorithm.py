@@ -96,9 +96,9 @@ def fit(
         def ask() -> Iterates:
             base, theta = replace(value, share=0.0).steering.theta[0], value.steering.theta[0]
             vault.enroll(run, CompletionActor(plan, model, judge, theta, base))
-            return vault.noisy_sum(run, JUDGES, CompletionComparison(plan))[0]
+            return vault.noisy_sum(run, JUDGES, CompletionComparison(plan))
 
-        value = ask_judges(value, vault, run, path, ask, scale=2 * plan.reward_bound, level=level)
+        value = ask_judges(value, vault, run, path, ask, scale=plan.reward_bound, level=level)
     return vault.release(run, value, label=plan.label())
 
 

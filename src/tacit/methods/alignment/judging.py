@@ -1,9 +1,9 @@
 """Whether people like what was learned: people who did not teach it compare it with the base model.
 
-Each of them adds one vector (u, 1, u^2), times public weights that keep its norm at 1, to one noisy sum. Of completions u
-is how much more those of the steered model are worth to this person, over the widest difference there can be; of pairs,
-how much more probable the chosen one of the two has become. Its mean has the interval of a mean of bounded numbers under
-known noise (`off_policy_evaluation.intervals`). Proof page: `proofs/policy_gradient.md`.
+Each of them adds one vector (u, 1, u^2), times public weights that keep its norm at 1, to one noisy sum. Of
+completions u is how much more those of the steered model are worth to this person, over a public bound at which it is
+cut; of pairs, how much more probable the chosen one of the two has become. Its mean has the interval of a mean of
+bounded numbers under known noise (`off_policy_evaluation.intervals`). Proof page: `proofs/policy_gradient.md`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ LIKED: Mapping[Verdict, str] = {
     "worse": "People like it less",
     "no difference": "No difference can be told",
 }
-COUNTED = "people who did not teach it; their sampling and the noise are both counted"
+COUNTED = "people who did not teach it, each cut at ±{scale:g}; their sampling and the noise are both counted"
+"""What an interval is of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ def read_judgement(
 
     Args:
         sums: the noisy sum.
-        scale: what u = 1 stands for.
+        scale: what u = 1 stands for, at which a person's difference is cut.
         noise: standard deviation of the noise in each number.
         population: a public number that the number of people cannot exceed.
         expected: how many of them there are where all of the population is there, for the estimate.
@@ -99,7 +100,7 @@ def read_judgement(
 
     (numbers,) = NoisySums.read(np.array(sums), WEIGHTS, noise, population, -1.0, expected)
     low, high = (scale * end for end in bounds(numbers, level=level, sides="both"))
-    interval = Interval(low=low, high=high, level=level, kind="two_sided", words=COUNTED)
+    interval = Interval(low=low, high=high, level=level, kind="two_sided", words=COUNTED.format(scale=scale))
     verdict: Verdict = "better" if low > 0 else "worse" if high < 0 else "no difference"
     units = unit_count(numbers.count, numbers.noise[1], expected)
     alone = scale * min(1.0, float(ndtri((1 + level) / 2)) * numbers.noise[0] / units)
@@ -140,7 +141,7 @@ def ask_judges(
         vault: of the people.
         run: with the part "judges".
         path: of the checkpoint, whose parameters are kept with the answer.
-        ask: the noisy mean [3] of the part.
+        ask: the noisy mean [1, 3] of the part.
         scale, level: as for `read_judgement`.
 
     Raises:
@@ -151,7 +152,7 @@ def ask_judges(
     kept = {} if path is None else checkpoint.load(path, plan_id=run.plan_id, ledger=vault.ledger)
     if vault.steps_left(run, JUDGES):
         vault.record_policy(run, fixed)
-        kept["judges"] = torch.from_numpy(ask() * part.divisor(vault.unit))
+        kept["judges"] = torch.from_numpy(ask()[0] * part.divisor(vault.unit))
         if path is not None:
             checkpoint.save(path, kept, plan_id=run.plan_id, ledger=vault.ledger)
     elif "judges" in kept:
@@ -163,9 +164,7 @@ def ask_judges(
     assert part.noise_multiplier is not None
     noise, population = part.noise_multiplier * part.clip_norm, vault.unit.size
     sums, expected = tuple(kept["judges"].tolist()), population * value.plan.judges
-    judgement = read_judgement(
-        sums, scale=scale, noise=noise, population=population, expected=expected, level=level
-    )
+    judgement = read_judgement(sums, scale=scale, noise=noise, population=population, expected=expected, level=level)
     return replace(value, judgement=judgement)
 
 

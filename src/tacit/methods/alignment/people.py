@@ -279,7 +279,10 @@ class PersonGradient:
 
 @dataclass(frozen=True, eq=False)
 class CompletionComparison:
-    """How much more one person gets of the steered model than of the base model, as a vector of norm at most 1."""
+    """How much more one person gets of the steered model than of the base model, as a vector of norm at most 1.
+
+    The difference is cut at the bound of rewards: half of the widest there can be, for half of the noise.
+    """
 
     plan: AlignmentPlan  # sizes and bounds
 
@@ -294,7 +297,7 @@ class CompletionComparison:
         gains = rewards[..., half : 2 * half].mean(axis=2) - rewards[..., :half].mean(axis=2)
         total = np.where(asked, np.where(swapped, -gains, gains), 0.0).sum(axis=1)
         prompts = asked.sum(axis=1)
-        return person_vectors(total / np.maximum(prompts, 1) / (2 * plan.reward_bound), prompts > 0)
+        return person_vectors(total / np.maximum(prompts, 1) / plan.reward_bound, prompts > 0)
 
 
 def advantages(plan: AlignmentPlan, rewards: Tensor, values: Tensor) -> Tensor:

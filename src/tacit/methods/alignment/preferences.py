@@ -373,7 +373,7 @@ def fit_preferences(
         state = ReleasedSteering(value.steering.theta[0].numpy())
 
         def ask() -> NDArray[np.float64]:
-            return vault.noisy_sum(run, JUDGES, PairComparison(plan, model), state)[0]
+            return vault.noisy_sum(run, JUDGES, PairComparison(plan, model), state)
 
         value = ask_judges(value, vault, run, path, ask, scale=1.0, level=level)
     return vault.release(run, value, label=plan.label())

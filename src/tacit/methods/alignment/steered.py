@@ -56,6 +56,15 @@ class Steered:
         start, last = torch.from_numpy(self.iterates[[0, -1]].copy())
         return Steering(self.plan.adapter, (start + self.share * (last - start))[None])
 
+    @property
+    def opinion(self) -> str:
+        """What people say of it, or why they say nothing."""
+        if self.judgement is not None:
+            return str(self.judgement)
+        if self.plan.judges is None:
+            return "Nobody judged: whether people like it better is not known."
+        return "The answer of the people who judged was lost in an interruption, and nobody is asked twice."
+
     def with_model(self, model: LanguageModel, tokenizer: Tokenizer) -> Steered:
         """The same with its base model.
 

@@ -339,7 +339,9 @@ class UserVault(BaseVault):
                 plan, "the parts disagree on who is enrolled", "equal users, rows_per_unit and participations"
             )
         if folds - {None} and folds != set(FOLDS):
-            raise _plan_error(plan, "it has one fold, or people of none beside one", "parts of folds 0 and 1, or of none")
+            raise _plan_error(
+                plan, "it has one fold, or people of none beside one", "parts of folds 0 and 1, or of none"
+            )
         for part in enrolled:
             if isinstance(part, UserSum):  # decays without proof are refused
                 sensitivity(part.correlation, part.steps, part.participations, part.decay)
@@ -370,11 +372,11 @@ class UserVault(BaseVault):
     def _unreleased_batch(self, run: Run, part: str) -> _EnrolledBatch:
         """The last batch, if this part of it was not released yet."""
         batch = self._batch
-        if batch is not None and batch.plan_id == run.plan_id and run.part(part, Part).fold != batch.fold:
+        folds = {one.name: one.fold for one in run.plan.parts()}
+        if batch is not None and batch.plan_id == run.plan_id and folds[part] != batch.fold:
             what, expected = "the people of the last round are of the other fold", "a part of the fold that was met"
-            raise LedgerError(
-                what, where=f"{run.plan.method} plan, part {part!r}", expected=expected, remedy="enroll its own people"
-            )
+            where, remedy = f"{run.plan.method} plan, part {part!r}", "enroll its own people"
+            raise LedgerError(what, where=where, expected=expected, remedy=remedy)
         if batch is None or batch.plan_id != run.plan_id or part in batch.released_parts:
             what = "there is no round of which this part was not released yet"
             expected = "one round for each release of a part: a second one would double what a person adds"
