@@ -51,9 +51,8 @@ def judges_who_taught(patch: pytest.MonkeyPatch) -> None:
     real, reserve = UserVault._deal_round, Register.reserve
 
     def dealt(self: UserVault, run: Any, pool: Sequence[str], participations: int) -> list[str]:
-        last = run.plan.parts()[-1]
-        alone = self._next_fold(run) == last.fold and last.steps == 1
-        return list(pool) if alone else real(self, run, pool, participations)
+        others = any(self.steps_left(run, part.name) for part in run.plan.parts() if part.fold == 0)
+        return list(pool) if not others and run.plan.parts()[-1].fold == 1 else real(self, run, pool, participations)
 
     def counted(self: Register, plan_id: str, people: Sequence[str], cap: int) -> Any:
         return reserve(self, f"{plan_id}/{len(self._heads)}", people, cap)

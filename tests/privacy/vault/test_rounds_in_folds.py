@@ -42,7 +42,7 @@ def test_rounds_of_either_fold_have_their_share_of_the_people(tmp_path: Path) ->
     assert sorted(person for those in dealt for person in those) == sorted(POOL)
     for name, users in ((TEACH, 4), (TEACH, 4), (TEACH, 4), (JUDGE, 6)):
         vault.enroll(run, still)
-        with pytest.raises(LedgerError, match="of the other fold"):
+        with pytest.raises(LedgerError, match="no round of which this part was not released"):
             vault.noisy_sum(run, JUDGE if name == TEACH else TEACH, Marked())
         total = vault.noisy_sum(run, name, Marked())[0] * users
         found.append({f"p{i}" for i in np.flatnonzero(total > 1 - SLACK)})
@@ -91,8 +91,8 @@ def test_both_folds_cost_what_the_dearer_one_costs(relation: Any) -> None:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        (parts_of()[:1], "one fold, or people of none beside one"),
-        ((parts_of()[0], user_sum(name=JUDGE, users=4, clip_norm=1.0)), "one fold, or people of none beside one"),
+        (parts_of()[:1], "disagree on who is enrolled"),
+        ((parts_of()[0], user_sum(name=JUDGE, users=4, clip_norm=1.0)), "disagree on who is enrolled"),
         (parts_of(rows_per_unit=2), "disagree on who is enrolled"),
         (parts_of(users=90), "102 contributions are more than the population can fill"),
     ],

@@ -74,7 +74,7 @@ def fit(
         BudgetExceeded: the ledger cannot pay for the plan.
     """
     _require_fit(plan, vault, model, reward)
-    level = None if plan.judges is None else judging_level(plan, vault)
+    level = judging_level(plan, vault)
     path, run = checkpoint_path(folder), vault.reserve(plan)
     judge = reward if plan.uses_reward else None
     iterates = start_iterates(vault, run, PART, plan.adapter.initial_parameters(model.model.shape), path, resume=resume)

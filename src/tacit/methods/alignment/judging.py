@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds, unit_count
 from tacit.methods.off_policy_evaluation.problem import Interval
 from tacit.privacy.ledger import checkpoint
@@ -25,7 +24,7 @@ from tacit.privacy.ledger.folds import FOLDS
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import BaseVault, Run
-from tacit.privacy.vault.origins import corrected_level, count_statements, digest
+from tacit.privacy.vault.origins import digest, require_level
 from tacit.serialization import Json
 from tacit.validation import require_valid
 
@@ -107,19 +106,12 @@ def read_judgement(
     return Judgement(estimate=scale * numbers.mean, interval=interval, noise=alone, verdict=verdict, sums=sums)
 
 
-def judging_level(plan: Any, vault: BaseVault) -> float:
-    """The level of a plan's interval: higher where statements on people of this ledger could have led to the plan.
-
-    Raises:
-        PlanError: there were too many of them.
-    """
-    earlier = count_statements(vault.ledger, frozenset(FOLDS), besides=plans.plan_id(plan))
-    level = corrected_level(LEVEL, earlier)
-    if level is None:
-        what = f"{earlier} statements were made of policies by the people of this ledger"
-        expected, remedy = "fewer, so that one more can allow for its choice", "say judges=0"
-        raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
-    return level
+def judging_level(plan: Any, vault: BaseVault) -> float | None:
+    """The level of a plan's interval (`origins.require_level`); None where nobody judges."""
+    if plan.judges is None:
+        return None
+    everybody, identity = frozenset(FOLDS), plans.plan_id(plan)
+    return require_level(vault.ledger, everybody, LEVEL, where=f"{plan.method} plan", besides=identity)
 
 
 def ask_judges(

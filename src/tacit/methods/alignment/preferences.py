@@ -205,7 +205,7 @@ class PairComparison:
         return person_vectors(total / np.maximum(pairs, 1), pairs > 0)
 
     def _rises(self, prompts: Tensor, written: Tensor, theta: Tensor) -> Tensor:
-        """[B] of B pairs [B, 2, T], the chosen first."""
+        # [B] of B pairs [B, 2, T], the chosen first
         adapter, count = self.plan.adapter, len(prompts)
         rows = batch_indices(count, self.plan.prompt_tokens, 2)
         model, before = self.writer.model, self.writer.prefix_tokens
@@ -355,7 +355,7 @@ def fit_preferences(
         what, expected = "the records are not pairs of this plan", "pairs of the plan's sizes"
         remedy = "make them with pair_records(plan, model, ...)"
         raise PlanError(what, where="alignment.fit_preferences", expected=expected, remedy=remedy)
-    level = None if plan.judges is None else judging_level(plan, vault)
+    level = judging_level(plan, vault)
     path, run, contribution = checkpoint_path(folder), vault.reserve(plan), PairGradient(plan, model)
     iterates = start_iterates(vault, run, PART, plan.adapter.initial_parameters(model.model.shape), path, resume=resume)
     while left := vault.steps_left(run, PART):

@@ -217,7 +217,8 @@ class UserVault(BaseVault):
             require_pure_form(actor, where="enroll")
         self._remember(run, foreign_names(actor), ACTOR)
         self._batch = None
-        fold = self._next_fold(run)
+        begun = [part.fold for part in every if self.steps_left(run, part.name)] or [every[-1].fold]
+        fold = min(begun, key=lambda fold: fold or 0)  # all rounds of fold 0 come first
         parts = [part for part in every if part.fold == fold]
         open_parts = [part for part in parts if self.steps_left(run, part.name)]
         if not open_parts:
@@ -334,14 +335,10 @@ class UserVault(BaseVault):
         folds = {part.fold for part in enrolled}
         agreed = len({(part.fold, part.users) for part in enrolled}) == len(folds)
         agreed &= len({(part.participations, part.rows_per_unit) for part in enrolled}) == 1
-        if len(parts) > 1 and not (agreed and len(enrolled) == len(parts)):
-            raise _plan_error(
-                plan, "the parts disagree on who is enrolled", "equal users, rows_per_unit and participations"
-            )
-        if folds - {None} and folds != set(FOLDS):
-            raise _plan_error(
-                plan, "it has one fold, or people of none beside one", "parts of folds 0 and 1, or of none"
-            )
+        agreed &= folds in ({None}, set(FOLDS)) and len(enrolled) == len(parts)
+        if (len(parts) > 1 or folds) and not agreed:
+            expected = "equal users, rows_per_unit and participations, and both folds or none"
+            raise _plan_error(plan, "the parts disagree on who is enrolled", expected)
         for part in enrolled:
             if isinstance(part, UserSum):  # decays without proof are refused
                 sensitivity(part.correlation, part.steps, part.participations, part.decay)
@@ -373,11 +370,8 @@ class UserVault(BaseVault):
         """The last batch, if this part of it was not released yet."""
         batch = self._batch
         folds = {one.name: one.fold for one in run.plan.parts()}
-        if batch is not None and batch.plan_id == run.plan_id and folds[part] != batch.fold:
-            what, expected = "the people of the last round are of the other fold", "a part of the fold that was met"
-            where, remedy = f"{run.plan.method} plan, part {part!r}", "enroll its own people"
-            raise LedgerError(what, where=where, expected=expected, remedy=remedy)
-        if batch is None or batch.plan_id != run.plan_id or part in batch.released_parts:
+        other = batch is None or batch.plan_id != run.plan_id or folds[part] != batch.fold
+        if batch is None or other or part in batch.released_parts:
             what = "there is no round of which this part was not released yet"
             expected = "one round for each release of a part: a second one would double what a person adds"
             remedy = "call meet(run, actor) first"
@@ -422,17 +416,9 @@ class UserVault(BaseVault):
         ]
         return people, self._register.reserve(run.plan_id, keys, part.participations)
 
-    def _next_fold(self, run: Run) -> Fold | None:
-        """The fold of the next round: the first that has a step left, or else the last; None for a plan without."""
-        parts = run.plan.parts()
-        left = sorted(part.fold for part in parts if part.fold is not None and self.steps_left(run, part.name))
-        return left[0] if left else parts[-1].fold
-
     def _deal_round(self, run: Run, pool: Sequence[str], participations: int) -> list[str]:
-        """Those of a pool whose round is the next one, a public function of each one's own id.
-
-        A round's share of the people is that of those whom it expects.
-        """
+        """Those of a pool whose round is the next one, a public function of each one's own id."""
+        # a round's share of the people is that of those whom it expects
         expected, done = list[int](), 0
         for fold in sorted({part.fold or 0 for part in run.plan.parts()}):
             parts = [cast(VisitorPart, part) for part in run.plan.parts() if (part.fold or 0) == fold]
