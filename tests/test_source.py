@@ -228,14 +228,14 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 405,
-    "lines": 88_330,
-    "functions": 5_202,
+    "files": 406,
+    "lines": 88_780,
+    "functions": 5_221,
     "private functions of at most three lines used once": 14,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 661,
-    "errors of more than two lines": 40,
-    "lines of these errors": 222,
+    "errors of more than two lines": 39,
+    "lines of these errors": 219,
 }
 """What `tools/form.py` may say at most: lower a figure when it has fallen."""
 
