@@ -17,7 +17,6 @@ from test_preferences import BIAS, FEW, PAIRS, THETA, likelihood, rows_of
 from tacit import Ledger, Vault, alignment, hub
 from tacit.errors import PlanError
 from tacit.methods.alignment import PreferencePlan, fit_preferences, pair_records
-from tacit.methods.alignment import judging as module
 from tacit.methods.alignment.judging import JUDGES, WEIGHTS, person_vectors, read_judgement
 from tacit.methods.alignment.people import (
     CompletionActor,
@@ -30,6 +29,7 @@ from tacit.methods.alignment.people import (
 )
 from tacit.methods.alignment.plan import AlignmentPlan
 from tacit.methods.alignment.preferences import PairComparison
+from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import SUM
 from tacit.privacy.vault import isolation
 from tacit.privacy.vault.isolation import IsolationChecks
@@ -230,7 +230,7 @@ def test_people_are_asked_once_however_often_a_run_is_resumed(tmp_path: Path, mo
 def test_an_answer_that_was_not_kept_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of().calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
     vault = vault_of(asked_of(plan), tmp_path)
-    real = module.checkpoint.save
+    real = checkpoint.save
 
     def save(path: Path, tensors: Mapping[str, torch.Tensor], **options: Any) -> None:
         if JUDGES in tensors:
@@ -238,7 +238,7 @@ def test_an_answer_that_was_not_kept_is_lost(tmp_path: Path, monkeypatch: pytest
         real(path, dict(tensors), **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module.checkpoint, "save", save)
+        patch.setattr(checkpoint, "save", save)
         with pytest.raises(KeyboardInterrupt):
             fitted(vault, plan, tmp_path)
     value = fitted(vault, plan, tmp_path, resume=True)

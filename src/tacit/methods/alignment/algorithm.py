@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,16 +26,21 @@ from torch import Tensor
 from tacit.agents.language.judges import Reward
 from tacit.agents.language.models import Writer
 from tacit.errors import PlanError
-from tacit.methods.alignment.judging import JUDGES, ask_judges, judging_level
+from tacit.methods.alignment.judging import JUDGES, LEVEL, read_judgement
 from tacit.methods.alignment.people import CompletionActor, CompletionComparison, PersonGradient, ReleasedSteering
 from tacit.methods.alignment.plan import PART, AlignmentPlan
 from tacit.methods.alignment.steered import Steered
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger import checkpoint
+from tacit.privacy.ledger.folds import FOLDS
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.base import Sum
+from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import BaseVault, Run, exhausted_error
 from tacit.privacy.vault.invented import try_public
+from tacit.privacy.vault.origins import digest, require_level
 from tacit.privacy.vault.user_vault import UserVault
+from tacit.validation import require_valid
 
 Iterates = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -127,6 +133,60 @@ def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: R
     if vault.replicates != 1:
         what, expected = f"the vault has {vault.replicates} replicates", "one population"
         raise PlanError(what, where="alignment.fit", expected=expected, remedy="open a vault for each")
+
+
+def judging_level(plan: Any, vault: BaseVault) -> float | None:
+    """The level of a plan's interval (`origins.require_level`); None where nobody judges."""
+    if plan.judges is None:
+        return None
+    everybody, identity = frozenset(FOLDS), plans.plan_id(plan)
+    return require_level(vault.ledger, everybody, LEVEL, where=f"{plan.method} plan", besides=identity)
+
+
+def ask_judges(
+    value: Steered,
+    vault: BaseVault,
+    run: Run,
+    path: Path | None,
+    ask: Callable[[], Iterates],
+    *,
+    scale: float,
+    level: float,
+) -> Steered:
+    """The value with what people say of it who did not teach it: asked once, or read from the checkpoint.
+
+    Without a word of them where they were asked in a run that stopped before it kept their answer.
+
+    Args:
+        value: what is judged; the ledger notes it before anybody is asked.
+        vault: of the people.
+        run: with the part "judges".
+        path: of the checkpoint, whose parameters are kept with the answer.
+        ask: the noisy mean [1, 3] of the part.
+        scale, level: as for `read_judgement`.
+
+    Raises:
+        PlanError: the checkpoint's answer is about another value.
+    """
+    part = run.part(JUDGES, Sum)  # type: ignore[type-abstract]
+    fixed = replace(value, writer=None)
+    kept = {} if path is None else checkpoint.load(path, plan_id=run.plan_id, ledger=vault.ledger)
+    if vault.steps_left(run, JUDGES):
+        vault.record_policy(run, fixed)
+        kept["judges"] = torch.from_numpy(ask()[0] * part.divisor(vault.unit))
+        if path is not None:
+            checkpoint.save(path, kept, plan_id=run.plan_id, ledger=vault.ledger)
+    elif "judges" in kept:
+        noted = next(plan.policies for plan in vault.ledger.plans() if plan.id == run.plan_id)
+        same = digest(fixed) in noted
+        require_valid("the adapter", "another one", same, "the one that people judged, finished as it was then")
+    if "judges" not in kept:
+        return value
+    assert part.noise_multiplier is not None
+    noise, population = part.noise_multiplier * part.clip_norm, vault.unit.size
+    sums, expected = tuple(kept["judges"].tolist()), population * value.plan.judges
+    judgement = read_judgement(sums, scale=scale, noise=noise, population=population, expected=expected, level=level)
+    return replace(value, judgement=judgement)
 
 
 def checkpoint_path(folder: str | os.PathLike[str] | None) -> Path | None:

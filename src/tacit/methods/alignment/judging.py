@@ -8,28 +8,17 @@ bounded numbers under known noise (`off_policy_evaluation.intervals`). Proof pag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds, unit_count
 from tacit.methods.off_policy_evaluation.problem import Interval
-from tacit.privacy.ledger import checkpoint
-from tacit.privacy.ledger.folds import FOLDS
-from tacit.privacy.mechanisms.base import Sum
-from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import BaseVault, Run
-from tacit.privacy.vault.origins import digest, require_level
 from tacit.serialization import Json
 from tacit.validation import require_valid
-
-if TYPE_CHECKING:
-    from tacit.methods.alignment.steered import Steered
 
 Float64 = NDArray[np.float64]
 Verdict = Literal["better", "worse", "no difference"]
@@ -104,60 +93,6 @@ def read_judgement(
     units = unit_count(numbers.count, numbers.noise[1], expected)
     alone = scale * min(1.0, float(ndtri((1 + level) / 2)) * numbers.noise[0] / units)
     return Judgement(estimate=scale * numbers.mean, interval=interval, noise=alone, verdict=verdict, sums=sums)
-
-
-def judging_level(plan: Any, vault: BaseVault) -> float | None:
-    """The level of a plan's interval (`origins.require_level`); None where nobody judges."""
-    if plan.judges is None:
-        return None
-    everybody, identity = frozenset(FOLDS), plans.plan_id(plan)
-    return require_level(vault.ledger, everybody, LEVEL, where=f"{plan.method} plan", besides=identity)
-
-
-def ask_judges(
-    value: Steered,
-    vault: BaseVault,
-    run: Run,
-    path: Path | None,
-    ask: Callable[[], Float64],
-    *,
-    scale: float,
-    level: float,
-) -> Steered:
-    """The value with what people say of it who did not teach it: asked once, or read from the checkpoint.
-
-    Without a word of them where they were asked in a run that stopped before it kept their answer.
-
-    Args:
-        value: what is judged; the ledger notes it before anybody is asked.
-        vault: of the people.
-        run: with the part "judges".
-        path: of the checkpoint, whose parameters are kept with the answer.
-        ask: the noisy mean [1, 3] of the part.
-        scale, level: as for `read_judgement`.
-
-    Raises:
-        PlanError: the checkpoint's answer is about another value.
-    """
-    part = run.part(JUDGES, Sum)  # type: ignore[type-abstract]
-    fixed = replace(value, writer=None)
-    kept = {} if path is None else checkpoint.load(path, plan_id=run.plan_id, ledger=vault.ledger)
-    if vault.steps_left(run, JUDGES):
-        vault.record_policy(run, fixed)
-        kept["judges"] = torch.from_numpy(ask()[0] * part.divisor(vault.unit))
-        if path is not None:
-            checkpoint.save(path, kept, plan_id=run.plan_id, ledger=vault.ledger)
-    elif "judges" in kept:
-        noted = next(plan.policies for plan in vault.ledger.plans() if plan.id == run.plan_id)
-        same = digest(fixed) in noted
-        require_valid("the adapter", "another one", same, "the one that people judged, finished as it was then")
-    if "judges" not in kept:
-        return value
-    assert part.noise_multiplier is not None
-    noise, population = part.noise_multiplier * part.clip_norm, vault.unit.size
-    sums, expected = tuple(kept["judges"].tolist()), population * value.plan.judges
-    judgement = read_judgement(sums, scale=scale, noise=noise, population=population, expected=expected, level=level)
-    return replace(value, judgement=judgement)
 
 
 def require_judges(share: float | None) -> None:

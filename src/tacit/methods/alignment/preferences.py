@@ -27,8 +27,16 @@ from tacit.agents.language.sampling import Completions, batch_indices, encode_co
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories, receipt_of
 from tacit.errors import DataError, PlanError
-from tacit.methods.alignment.algorithm import Finish, Progress, checkpoint_path, save, start_iterates
-from tacit.methods.alignment.judging import JUDGES, ask_judges, judging_level, person_vectors
+from tacit.methods.alignment.algorithm import (
+    Finish,
+    Progress,
+    ask_judges,
+    checkpoint_path,
+    judging_level,
+    save,
+    start_iterates,
+)
+from tacit.methods.alignment.judging import JUDGES, person_vectors
 from tacit.methods.alignment.people import TOGETHER, ReleasedSteering
 from tacit.methods.alignment.steered import Steered
 from tacit.parameters import Option
