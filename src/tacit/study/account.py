@@ -21,8 +21,7 @@ from tacit.privacy.ledger.state import LedgerState, Terms
 from tacit.privacy.mechanisms.base import Plan, certificate_parts
 from tacit.privacy.vault import plan as plans
 from tacit.study.folder import CERTIFICATE, LETTER, REPORT, RunFolder
-from tacit.study.narration import Interrupted, Narrator, SilentNarrator
-from tacit.study.words import Budget, MissingOption, require_options
+from tacit.study.words import Budget, Interrupted, MissingOption, Narrator, SilentNarrator, require_options
 from tacit.units import Unit, require_delta
 
 LEDGER = "ledger"
@@ -199,7 +198,11 @@ class Account:
         state = self._state()
         charge, fold = _price(plan, state.bound_terms.composition)
         left = state.balance.room(charge, fold, state.budget, state.bound_terms.delta) - 1 if charge.finite else 0
-        return f"Left     after this one the budget covers {max(0, left):,} more release(s) of this cost."
+        said = f"Left     after this one the budget covers {max(0, left):,} more release(s) of this cost."
+        sums = state.bound_terms.composition.sampled > 0 and not self.path.exists()
+        if sums and _price(plan, Composition(0.0))[0].mu is not None:
+            said += " It does not sample: with --budget-sampled 0, which is final, more releases would fit."
+        return said
 
     def share_ledger(self) -> None:
         """Begin the ledger where there is none, and note it with every source: what is spent on one is spent on all.
