@@ -127,12 +127,10 @@ class Account:
                     )
                 raise LedgerError("these records have a ledger already", where=place, expected=expected, remedy=remedy)
             if note is not None and self.id_column is not None and note.get("column", self.id_column) != self.id_column:
-                raise LedgerError(
-                    "the units of these records were the ids of another column before",
-                    where=str(source),
-                    expected=f"the column {note['column']!r}, for as long as there is a budget",
-                    remedy="name that column, or use records of other people, which have a ledger of their own",
-                )
+                what = "the units of these records were the ids of another column before"
+                expected = f"the column {note['column']!r}, for as long as there is a budget"
+                remedy = "name that column, or use records of other people, which have a ledger of their own"
+                raise LedgerError(what, where=str(source), expected=expected, remedy=remedy)
             for other in filter(None, map(_read_note, _notes_around(source))):
                 if chosen != other["path"] and not (os.path.exists(chosen) and _dataset(chosen) == other["dataset"]):
                     raise LedgerError(

@@ -384,14 +384,14 @@ def _known_behaviour(
 
 @dataclasses.dataclass(frozen=True)
 class _Public:
-    """What a vault of the records would say of them before it is opened."""
+    # What a vault of the records would say of them before it is opened.
 
     spec: PublicSpec
     ledgers: tuple[LedgerView, ...]
 
 
 def _require_judges(comparison: _Comparison, public: _Public, account: Account) -> None:
-    """Refuse what the run would refuse once the records' ledger is there: which fold judges, and whether it pays."""
+    # Refuse what the run would refuse once the records' ledger is there: which fold judges, and whether it pays.
     from tacit.methods.off_policy_evaluation.algorithm import assign_judges
     from tacit.methods.off_policy_evaluation.targets import resolve, resolve_behaviour
 
@@ -405,7 +405,7 @@ def _require_judges(comparison: _Comparison, public: _Public, account: Account) 
 
 
 def _policy_and_behaviour(comparison: _Comparison, ledger: Ledger | LedgerView) -> tuple[Any, BehaviourPolicy | None]:
-    """The evaluated policy and the known behaviour policy, either as the release that it is under this ledger."""
+    # The evaluated policy and the known behaviour policy, either as the release that it is under this ledger.
     policy, known = _policy_or_release(comparison.policy, comparison.target, ledger), comparison.known
     if known is not None:
         known = dataclasses.replace(known, policy=_policy_or_release(comparison.behaviour, known.policy, ledger))

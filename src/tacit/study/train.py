@@ -295,7 +295,7 @@ def _recipe(name: str | None, spec: Any, horizon: int, arguments: Mapping[str, A
 
 
 def _recipes(method: str) -> tuple[Mapping[str, Any], Any]:
-    """The recipes of known tasks by name, and that of any other."""
+    # The recipes of known tasks by name, and that of any other.
     from tacit.methods.policy_gradient import recipes
 
     gradient, votes = (recipes.NAMED, recipes.general_recipe), (recipes.VOTED, recipes.general_votes)

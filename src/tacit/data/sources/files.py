@@ -172,7 +172,7 @@ def from_npz(
 
 
 def _array_names(spec: PublicSpec, chosen: Mapping[str, str]) -> dict[str, str]:
-    """Field -> name of its array: its own, but for those that are chosen."""
+    # Field -> name of its array: its own, but for those that are chosen.
     names = {field: field for field in (*layout(spec), "propensities")}
     unknown = [field for field in chosen if field not in names]
     both = {**names, **chosen}
@@ -184,7 +184,7 @@ def _array_names(spec: PublicSpec, chosen: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refuse_unread_arrays(path: Path, header: Sequence[str], naming: Mapping[str, str], unit: str, ids: Any) -> None:
-    """Refuse an array that is no field and no id: with it the ends of episodes might be lost, and so the units."""
+    # Refuse an array that is no field and no id: with it the ends of episodes might be lost, and so the units.
     own = {KEY, "unit", "episode"} if unit == EACH_TRANSITION and KEY in header else {KEY}  # which `to_npz` writes
     unread = [name for name in header if name not in {*own, *naming.values(), *ids}]
     if unread:
