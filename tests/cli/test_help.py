@@ -103,7 +103,7 @@ def test_what_may_be_left_out_and_says_no_default_is_known() -> None:
     }
     assert {name for _, name in silent} == {
         *("budget_epsilon", "budget_sampled", "box", "cell", "zone", "city", "chosen", "completion", "public"),
-        *("days", "population", "range", "reward", "world"),
+        *("days", "policy_from", "population", "range", "reward", "world"),
     }
 
 
