@@ -17,7 +17,7 @@ from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted
 from tacit.privacy.accounting.filters import SUM, Charge, Composition
 from tacit.privacy.ledger.folds import Balance, Fold, plan_folds, single_fold
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
-from tacit.privacy.ledger.state import LedgerState, Terms
+from tacit.privacy.ledger.state import NONPRIVATE, LedgerState, Terms
 from tacit.privacy.mechanisms.base import Plan, certificate_parts
 from tacit.privacy.vault import plan as plans
 from tacit.study.folder import CERTIFICATE, LETTER, REPORT, RunFolder
@@ -276,7 +276,7 @@ class Account:
         """Note once that the curator has a receipt: of this run, or of the import of a source."""
         given |= any(plain_files.is_plain_file(source / RECEIPT) for source in self.sources)
         if given and not any(entry.kind == "note" and entry.payload["text"] == LOOK for entry in ledger.entries()):
-            ledger.note("nonprivate", LOOK)
+            ledger.note(NONPRIVATE, LOOK)
 
     def _note(self, ledger: Ledger, noted: list[Path]) -> None:
         """Note with every source where the ledger lies; `noted` learns where it was noted otherwise or not at all."""

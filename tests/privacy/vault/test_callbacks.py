@@ -58,12 +58,10 @@ class Telling:
         return rows["rewards"]
 
 
-def test_an_error_of_tacits_own_tells_no_record_either(tmp_path: Path) -> None:
-    vault = open_vault(tmp_path, [[1.0], [float(RARE)]])
+def test_an_error_of_tacits_own_is_not_heard_either(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0], [float(RARE)]], noise=Silent())
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
-    with pytest.raises(MechanismError, match=r"inside the vault \(Exception\)") as caught:
-        vault.noisy_sum(run, "sum", Telling())
-    assert "9.87" not in str(caught.value)
+    assert vault.noisy_sum(run, "sum", Telling())[0, 0] * 100 == pytest.approx(1.0, abs=0.01)
 
 
 @dataclass(frozen=True)

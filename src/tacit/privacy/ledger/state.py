@@ -88,6 +88,8 @@ LEAST_PART = Fraction(1, 10**50)
 POLICY, CALLBACK, UNTRIED = "policy", "callback", "untried callback"
 """Kinds of notes: after a plan's id the digest of a policy that it fixed or released, the name of a callback of the
 user's own, or of one that runs or judges candidates."""
+NONPRIVATE = "nonprivate"
+"""Kind of a note: why the curator looked at the records without noise."""
 
 
 @dataclass(frozen=True)
