@@ -294,7 +294,7 @@ LISTS = tuple(DECLARED)
 """The fields of a certificate that hold clauses."""
 USER_PIECES = ("kept_apart", "untried", "asks_devices", "served_by", "candidate")
 """Assumptions that may name a piece of a user's own."""
-UNDERIVED_FIELDS = ("plan", "source", "target_epsilon", "unit", "names, clips and rows of the parts", *LISTS)
+UNDERIVED_FIELDS = ("method", "plan", "source", "target_epsilon", "unit", "names, clips and rows of the parts", *LISTS)
 """What nothing implies where no plan can be rebuilt, because it, or a piece of it, is a user's own."""
 
 TRUSTED = "the curator who holds the records and runs the vault; nobody who sees a release has to be trusted"

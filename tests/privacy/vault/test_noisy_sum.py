@@ -276,7 +276,7 @@ def test_a_failure_behind_the_door_shows_nothing_and_keeps_the_step_claimed(tmp_
     assert vault.has_started(run)
 
 
-@pytest.mark.parametrize("others", [[], [[0.25]] * 3, [[0.125]] * 700])
+@pytest.mark.parametrize("others", [[[0.25]], [[0.25]] * 3, [[0.125]] * 700])
 def test_whoever_a_callback_fails_on_adds_nothing_and_nobody_hears_of_it(
     tmp_path: Path, others: list[list[float]]
 ) -> None:

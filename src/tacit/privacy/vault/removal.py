@@ -274,7 +274,10 @@ class Harness:
 
     def _trial_error(self, what: str) -> MechanismError:
         expected = "one finite contribution a unit, computed from that unit's rows alone"
-        remedy = "remove batch statistics, running averages, places in the batch and other sharing between units"
+        remedy = "remove batch statistics, running averages, places in the batch and other sharing between units; and "
+        remedy += (
+            "layers that draw random numbers, such as Dropout: use weight decay, or draw in the objective's `draw`"
+        )
         return MechanismError(what, where=self.where, expected=expected, remedy=remedy)
 
 
