@@ -29,8 +29,7 @@ from tacit.methods.synthesis import TransitionsPlan, pretrain
 from tacit.methods.synthesis.algorithm import PART, Denoising
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.privacy.ledger.ledger import SUM, Ledger
-from tacit.privacy.vault.ranks import Ranks
-from tacit.privacy.vault.sharded_vault import ShardedVault, serve
+from tacit.privacy.vault.sharded_vault import Ranks, ShardedVault, serve
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 

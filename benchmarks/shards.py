@@ -38,8 +38,7 @@ from tacit.methods.synthesis import TableMatching
 from tacit.methods.synthesis.table_matching import release_histograms
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault.ranks import Ranks
-from tacit.privacy.vault.sharded_vault import ShardedVault, serve
+from tacit.privacy.vault.sharded_vault import Ranks, ShardedVault, serve
 from tacit.units import Unit
 
 ROWS, SHARDS, RANKS, ROWS_PER_UNIT, ROWS_PER_FILE = 10_000_000, 16, 2, 10, 1_000_000

@@ -20,7 +20,7 @@ from tacit.errors import CertificateError, DataError, FileError
 from tacit.hub.values import KINDS
 from tacit.methods import mobility
 from tacit.methods.mobility import Simulator, StartDistribution, StateLayout, TablePolicy, baselines
-from tacit.methods.mobility.baselines.models import BlockChain
+from tacit.methods.mobility.baselines import BlockChain
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.vault.vault import Vault

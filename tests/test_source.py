@@ -93,7 +93,7 @@ DECISIONS = {"argmax", "argmin", "sign", "digitize", "bucketize", "heaviside"}
 DECIDED = {
     "methods/improvement/planning.py": "public points",
     "methods/improvement/rules.py": "public points",
-    "methods/mobility/baselines/models.py": "released counts",
+    "methods/mobility/baselines.py": "released counts",
     "methods/mobility/blocks.py": "a public ladder",
     "methods/mobility/pategail/critics.py": "slopes at a kink: a product of one shape for each person",
     "methods/mobility/pategail/rewards.py": "noisy answers",
@@ -228,12 +228,12 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 405,
-    "lines": 88_330,
-    "functions": 5_202,
+    "files": 393,
+    "lines": 87_770,
+    "functions": 5_170,
     "private functions of at most three lines used once": 14,
     "class names defined more than once": 1,
-    "docstring lines on names that are not public": 661,
+    "docstring lines on names that are not public": 653,
     "errors of more than two lines": 40,
     "lines of these errors": 222,
 }

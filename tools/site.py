@@ -46,7 +46,6 @@ REFERENCE = {
         "tacit_worlds.agents.edac.EdacConfig",
     ),
     "Worlds": ("tacit_worlds.gym", "tacit_worlds.maze_evaluation"),
-    "Statistics": ("tacit.evaluation.statistics",),
     "Hub": ("tacit.hub", "tacit.hub.sharing"),
     "Errors": ("tacit.errors",),
 }

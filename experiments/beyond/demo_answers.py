@@ -21,7 +21,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.study import file, simulators
 from tacit.study.study import Study
 
-DEMOS, RULES = tuple(range(280, 300)), tuple(range(1_000, 1_400))
+DEMOS, RULES = tuple(range(300, 320)), tuple(range(1_000, 1_400))
 TRUTH = 0.1124  # change of a course's return, of which `demo.CHANGE` is the points; a test of the demo recomputes it
 IMPROVE = {"epsilon": 1.0, **demo.COURSES, **demo.COLUMNS, "environment": "clinic"}
 EVALUATE = {"epsilon": 1.0, **demo.COURSES, **demo.RULE}

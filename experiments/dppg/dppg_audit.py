@@ -32,7 +32,7 @@ from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.noise import correlated
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.enrolled import enrolled_rows
+from tacit.privacy.vault.arrivals import enrolled_rows
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 

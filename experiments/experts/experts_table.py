@@ -31,7 +31,7 @@ from tacit import experts as learning
 from tacit.agents.policies import PolicyActor
 from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
-from tacit.evaluation.statistics import t_interval
+from tacit.evaluation.report.tables import t_interval
 from tacit.methods.experts.learned import LearnedPolicies
 from tacit_worlds.populations import Kind
 

@@ -19,7 +19,7 @@ from experiments.lib.experiment import BLANK, NONE, Store, by_level, grid, markd
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
 from experiments.lib.tables import kept
 from tacit.evaluation.report.charts import ChartAxis
-from tacit.evaluation.statistics import t_interval
+from tacit.evaluation.report.tables import t_interval
 from tacit_worlds.populations import Kind, Name
 
 TITLES: dict[Name, str] = {"cart_pole": "CartPole", "acrobot": "Acrobot", "lunar_lander": "LunarLander", "hiv": "HIV"}

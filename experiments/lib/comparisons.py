@@ -3,7 +3,7 @@
     python -m experiments.lib.comparisons table1_transitions  # one experiment
 
 Every cell of an experiment is one test: Welch's, in both directions, with Holm's correction for all cells of the
-experiment together (`tacit.evaluation.statistics.compare`), at 5 %. "All agents" tests the mean over the agents that
+experiment together (`experiments.lib.statistics.compare`), at 5 %. "All agents" tests the mean over the agents that
 learn from the same tables, since these share the data of a run. `pages` puts the counts into docs/results/.
 """
 
@@ -17,13 +17,13 @@ import numpy as np
 
 from experiments.dppg import dppg_frontier, dppg_tables
 from experiments.experts import experts_table, experts_tables
+from experiments.lib.statistics import Comparison, compare
 from experiments.lib.tables import markdown
 from experiments.pategail import mobility_frontier, mobility_tables
 from experiments.privorl import table1_half_cheetah, table1_mazes
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl import table2_trajectories as table2
 from experiments.privorl.parts.synthesis_cells import SHORT
-from tacit.evaluation.statistics import Comparison, compare
 from tacit_worlds.populations import Kind
 
 Key = tuple[str, str]  # the rival, and where it is met

@@ -1,7 +1,7 @@
 """Runs with random halves of the units, in blocks that are stored one by one: half of them teach an attacker.
 
 A block holds who was in each of its runs, and what every score said of every unit. Shadow runs teach the attacker,
-target runs judge it (`tacit.evaluation.attacks`).
+target runs judge it (`experiments.lib.attacks`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from experiments.lib.attacks import Run, Score, Trials, run_trials
 from experiments.lib.store import Store
-from tacit.evaluation.attacks import Run, Score, Trials, run_trials
 
 Side = Literal["shadow", "target"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from experiments.lib.store import Store
-from tacit.evaluation.statistics import t_interval
+from tacit.evaluation.report.tables import t_interval
 
 INFINITE, BLANK, NONE = float("inf"), "", "–"
 """The epsilon of no privacy; the cell of a row that is missing; the cell of a row that no experiment has."""

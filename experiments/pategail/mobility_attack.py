@@ -27,15 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.lib.check import Figures, at_least, at_most
-from experiments.lib.experiment import Json, Store, command_line, grouped, markdown, store_of
-from experiments.lib.shadows import Block, blocks, read, scored
-from experiments.lib.vaults import calibrated
-from experiments.pategail import mobility_shadows, mobility_ways
-from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, unit, world
-from experiments.pategail.mobility_shadows import InMemory, OnDevices
-from experiments.pategail.mobility_ways import guaranteed
-from tacit.evaluation.attacks import (
+from experiments.lib.attacks import (
     MIN_PROBABILITY,
     AttackResult,
     Candidates,
@@ -50,10 +42,18 @@ from tacit.evaluation.attacks import (
     auc_bound,
     tpr_bound,
 )
+from experiments.lib.check import Figures, at_least, at_most
+from experiments.lib.experiment import Json, Store, command_line, grouped, markdown, store_of
+from experiments.lib.shadows import Block, blocks, read, scored
+from experiments.lib.vaults import calibrated
+from experiments.pategail import mobility_shadows, mobility_ways
+from experiments.pategail.mobility_runs import DELTA, GEOLIFE, described, unit, world
+from experiments.pategail.mobility_shadows import InMemory, OnDevices
+from experiments.pategail.mobility_ways import guaranteed
 from tacit.evaluation.lower_bounds import Rate
 from tacit.methods import mobility
 from tacit.methods.mobility import pategail
-from tacit.methods.mobility.baselines.algorithm import contribution, policy
+from tacit.methods.mobility.baselines import contribution, policy
 from tacit.methods.mobility.matching import match
 from tacit.methods.mobility.moves import MOVES_PART
 from tacit.privacy.accounting import bounds as accounting

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.lib.attacks import ContributionDirection, Floats, Presence, Released
 from experiments.pategail.mobility_runs import GEOLIFE, world
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.envs.movement import play
-from tacit.evaluation.attacks import ContributionDirection, Floats, Presence, Released
 from tacit.methods.mobility import pategail
 from tacit.methods.mobility.moves import MOVES_PART
 from tacit.methods.mobility.pategail.plan import CRITICS

@@ -15,7 +15,7 @@ from experiments.lib.tables import kept, level
 from experiments.pategail import mobility_ablation, mobility_allocation, mobility_neural, mobility_noise
 from experiments.pategail import mobility_frontier as frontier
 from experiments.pategail.mobility_runs import GEOLIFE
-from tacit.evaluation.statistics import t_interval
+from tacit.evaluation.report.tables import t_interval
 
 TITLES = {GEOLIFE: "Geolife, 83 people", 1_000: "City, 1,000 people", 9_481: "City, 9,481 people"}
 WORDS = {

@@ -7,8 +7,8 @@ which all others are to be compared: its pre-training is without curiosity (the 
 
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import command_line
+from experiments.lib.statistics import iqm
 from experiments.privorl.parts import synthesis_variants as variants
-from tacit.evaluation.statistics import iqm
 
 WAYS, EPSILONS = ("raked", "tacit", "non_pre", "cur"), (10.0, 1.0)
 VARIANTS = variants.Variants(__file__, variants.both(WAYS, EPSILONS))

@@ -8,8 +8,8 @@ import itertools
 
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import command_line
+from experiments.lib.statistics import iqm
 from experiments.privorl.parts import synthesis_variants as variants
-from tacit.evaluation.statistics import iqm
 
 RATES = {0.0: "tacit", 0.3: "cur", 0.5: "cur_50"}
 EPSILONS, CURVES = (1.0, 3.0, 10.0), ("raked", "tacit")

@@ -9,10 +9,10 @@ import numpy as np
 
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
+from experiments.lib.statistics import iqm
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS
-from tacit.evaluation.statistics import iqm
 from tacit_worlds.agents.offline import OfflinePolicies, Watch
 
 DOMAIN, AGENT, LOOKS = "medium", "td3_bc", 10

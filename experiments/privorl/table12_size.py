@@ -10,11 +10,11 @@ import numpy as np
 
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
+from experiments.lib.statistics import iqm
 from experiments.lib.table_cache import Columns
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS
-from tacit.evaluation.statistics import iqm
 
 DOMAIN, AGENT = "umaze", "iql"
 SIZES, SEEDS = (1_000, 3_000, 10_000, 30_000, 100_000), (0, 1, 2)

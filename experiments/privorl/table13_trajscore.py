@@ -14,6 +14,7 @@ import numpy as np
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import Json, Store, command_line, store_of
 from experiments.lib.table_cache import defaults, rows_of
+from experiments.lib.two_samples import two_sample_test
 from experiments.privorl.parts import trajectory_ways as ways
 from experiments.privorl.parts.synthesis_ways import FULL, Scale
 from experiments.privorl.parts.trajectory_domains import DOMAINS, People
@@ -23,7 +24,6 @@ from tacit.evaluation.fidelity import ceiling, fidelity
 from tacit.evaluation.report.tables import TRAJSCORE_STEPS
 from tacit.evaluation.sequences import Sequences
 from tacit.evaluation.trajscore import TrajectoryEncoder, train_encoder, traj_score
-from tacit.evaluation.two_samples import two_sample_test
 
 WORDS = "Plan.for_people of trajectories and of transitions; the autoencoder's defaults"
 MEASURED = 100_000  # rows of a table whose errors against the simulator are taken

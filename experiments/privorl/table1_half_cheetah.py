@@ -15,13 +15,13 @@ import numpy as np
 
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import Json, command_line, describe, store_of
+from experiments.lib.statistics import iqm
 from experiments.lib.table_cache import FIELDS, Columns, kept
 from experiments.privorl.envs import half_cheetah
 from experiments.privorl.parts.synthesis_domains import HalfCheetah
 from experiments.privorl.parts.synthesis_returns import UNTAUGHT, OneTask
 from experiments.privorl.tuning import tune_half_cheetah
 from experiments.privorl.tuning.tune_half_cheetah import COLLECTORS, Collector
-from tacit.evaluation.statistics import iqm
 
 COLLECTOR, AGENT = "long", "td3_bc"  # what `tune_half_cheetah` chose
 FROZEN: str | None = "5277a0828426dece17bca6a515758911ec1a7e8c7cfd99649c7917d7a2485a9f"

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import Store, by_level, command_line, grid, store_of
+from experiments.lib.statistics import iqm
 from experiments.lib.table_cache import Columns
 from experiments.privorl.envs import kitchen
 from experiments.privorl.parts import synthesis_ways as ways
@@ -22,7 +23,6 @@ from experiments.privorl.parts.synthesis_domains import Kitchen, Values
 from experiments.privorl.parts.synthesis_returns import UNTAUGHT, OneTask
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs.rollouts import Policies
-from tacit.evaluation.statistics import iqm
 
 AGENT = "imitation_kitchen"
 SEEDS, EPSILONS = (10, 11, 12), (10.0, 1.0)

@@ -12,12 +12,12 @@ import numpy as np
 
 from experiments.lib.check import Figure, Figures, at_least
 from experiments.lib.experiment import Store, command_line, grouped, store_of
+from experiments.lib.statistics import iqm
 from experiments.privorl import table1_trivial
 from experiments.privorl.parts import synthesis_returns as returns
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_agents import LONG
 from experiments.privorl.parts.synthesis_returns import Cell
-from tacit.evaluation.statistics import iqm
 
 DOMAINS, SEEDS, EPSILONS = ("umaze", "medium", "large"), (10, 11, 12), (10.0, 1.0)
 WAYS = ("real", "raked", "mst", "aim_3", "privsyn", "pate_gan", "raked_of", "noise_only")

@@ -23,11 +23,11 @@ import torch
 from experiments.lib import table_cache
 from experiments.lib.check import Figures, at_least, at_most
 from experiments.lib.experiment import ROOT, Store, command_line, store_of
+from experiments.lib.statistics import Comparison, Estimate, bootstrap, compare, is_disjoint, ratio
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_agents import AGENTS
 from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain, Own
 from experiments.privorl.parts.synthesis_returns import WORDS, Cell, cells, column, configuration, fill
-from tacit.evaluation.statistics import Comparison, Estimate, bootstrap, compare, is_disjoint, ratio
 
 NAME = "table1_transitions"
 EPSILONS = (10.0, 1.0)

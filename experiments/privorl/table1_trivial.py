@@ -11,11 +11,11 @@ import numpy as np
 
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import Json, Store, command_line, describe, store_of
+from experiments.lib.statistics import iqm
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts.synthesis_agents import TRIVIAL
 from experiments.privorl.parts.synthesis_domains import DOMAINS
 from experiments.privorl.parts.synthesis_mazes import Maze
-from tacit.evaluation.statistics import iqm
 
 SEEDS = table1.SEEDS["own"]
 AGAIN = (10, 11, 12, 13, 14)  # of `table1_mazes`

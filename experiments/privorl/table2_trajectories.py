@@ -13,11 +13,11 @@ import numpy as np
 
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import Json, Store, command_line, grouped, store_of
+from experiments.lib.statistics import Estimate, bootstrap, is_disjoint, ratio
 from experiments.privorl.parts import trajectory_ways as ways
 from experiments.privorl.parts.synthesis_returns import Cell
 from experiments.privorl.parts.synthesis_ways import FULL, Scale
 from experiments.privorl.parts.trajectory_domains import DOMAINS
-from tacit.evaluation.statistics import Estimate, bootstrap, is_disjoint, ratio
 
 SEEDS, EPSILONS, FEWER = (0, 1, 2), (10.0, 1.0), "umaze_2000"
 OWN, TRANSITIONS, RIVALS = "tacit_j", "raked_by_gradients", ("dp_transformer", "unet")

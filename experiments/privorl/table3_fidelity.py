@@ -11,7 +11,9 @@ import numpy as np
 
 from experiments.lib.check import Figures, at_least, at_most
 from experiments.lib.experiment import Json, Store, command_line, store_of
+from experiments.lib.statistics import iqm
 from experiments.lib.table_cache import Columns, defaults
+from experiments.lib.two_samples import MIN_ROWS, two_sample_test
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts import synthesis_ways as ways
 from experiments.privorl.parts.synthesis_domains import DOMAINS, Domain
@@ -19,8 +21,6 @@ from experiments.privorl.parts.synthesis_mazes import Maze
 from experiments.privorl.parts.synthesis_returns import WORDS
 from tacit.errors import DataError
 from tacit.evaluation.fidelity import ceiling, fidelity
-from tacit.evaluation.statistics import iqm
-from tacit.evaluation.two_samples import MIN_ROWS, two_sample_test
 
 MAZES = tuple(dict.fromkeys(part.domain for part in table1.PARTS if isinstance(DOMAINS[part.domain], Maze)))
 Table = tuple[str, str, float, int]

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import command_line
+from experiments.lib.statistics import bootstrap
 from experiments.privorl import table1_transitions as table1
 from experiments.privorl.parts.synthesis_returns import configuration
 from experiments.privorl.table1_transitions import run_row
-from tacit.evaluation.statistics import bootstrap
 
 __all__ = ["configuration", "figures", "rows", "run_row", "store"]
 

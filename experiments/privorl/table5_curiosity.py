@@ -7,8 +7,8 @@ them is matched to tables.
 
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import command_line
+from experiments.lib.statistics import iqm
 from experiments.privorl.parts import synthesis_variants as variants
-from tacit.evaluation.statistics import iqm
 
 WAYS, EPSILON = ("tacit", "fine_cur"), 10.0
 VARIANTS = variants.Variants(__file__, variants.both(WAYS, (EPSILON,)))

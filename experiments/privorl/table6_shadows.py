@@ -19,14 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.lib.check import Figure, Figures
-from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
-from experiments.lib.shadows import Block, blocks, read, scored
-from experiments.lib.table_cache import Columns
-from experiments.privorl.parts import synthesis_ways as ways
-from experiments.privorl.parts.synthesis_domains import unit
-from experiments.privorl.parts.synthesis_mazes import Maze
-from tacit.evaluation.attacks import (
+from experiments.lib.attacks import (
     Presence,
     RankedScores,
     Released,
@@ -35,6 +28,13 @@ from tacit.evaluation.attacks import (
     likelihood_ratios,
     tpr_bound,
 )
+from experiments.lib.check import Figure, Figures
+from experiments.lib.experiment import Json, Store, command_line, describe, markdown, store_of
+from experiments.lib.shadows import Block, blocks, read, scored
+from experiments.lib.table_cache import Columns
+from experiments.privorl.parts import synthesis_ways as ways
+from experiments.privorl.parts.synthesis_domains import unit
+from experiments.privorl.parts.synthesis_mazes import Maze
 from tacit.evaluation.audits.scoring import CachedChecks
 from tacit.evaluation.lower_bounds import Rate
 from tacit.evaluation.membership import losses

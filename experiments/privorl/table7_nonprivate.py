@@ -6,9 +6,9 @@ is ever met (through the same doors, which make the ledger void); `real` the age
 
 from experiments.lib.check import Figures, at_least
 from experiments.lib.experiment import command_line
+from experiments.lib.statistics import iqm
 from experiments.privorl.parts import synthesis_variants as variants
 from experiments.privorl.table1_transitions import OWN
-from tacit.evaluation.statistics import iqm
 
 WAYS, EPSILONS = ("real", "non_priv", "tacit", "raked"), (10.0, 1.0)
 VARIANTS = variants.Variants(__file__, variants.both(WAYS, EPSILONS))

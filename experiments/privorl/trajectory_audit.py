@@ -20,9 +20,10 @@ from experiments.lib import vaults
 from experiments.lib.check import Figures, at_least, at_most
 from experiments.lib.experiment import Json, Store, command_line, describe, store_of
 from experiments.lib.table_cache import defaults
+from experiments.lib.unit_scores import UnitScores
 from experiments.privorl.parts.synthesis_ways import guarantee
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.canaries import UnitScores, leap_histories
+from tacit.evaluation.canaries import leap_histories
 from tacit.evaluation.lower_bounds import LowerBounds, audit
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.encoding import Encoder

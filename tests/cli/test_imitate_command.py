@@ -22,7 +22,7 @@ from tacit.data.mobility.grids import H3Grid, RegularGrid
 from tacit.errors import DataError
 from tacit.evaluation.letter import FILES
 from tacit.methods.mobility import Simulator
-from tacit.methods.mobility.baselines.models import BlockChain
+from tacit.methods.mobility.baselines import BlockChain
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.study import imitate

@@ -11,7 +11,7 @@ import pytest
 
 from tacit import hub
 from tacit.cli.app import main
-from tacit.cli.sample import draw, join_parts
+from tacit.cli.generate import draw_records, join_parts
 from tacit.data import Box, PublicSpec, Trajectories
 from tacit.methods.synthesis import TransitionsPlan, fit
 from tacit.privacy.ledger.ledger import SUM, Ledger
@@ -42,7 +42,7 @@ def model(tmp_path: Path) -> Path:
 
 def expected(model: Path) -> np.ndarray:
     value = hub.load(model).value
-    parts = [draw(value, count, seed, transitions=False) for count, seed in zip((3, 4), SEEDS, strict=True)]
+    parts = [draw_records(value, count, seed, transitions=False) for count, seed in zip((3, 4), SEEDS, strict=True)]
     return np.concatenate([part.columns["observations"] for part in parts])
 
 

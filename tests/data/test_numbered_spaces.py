@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from minari.data_collector import EpisodeBuffer
 
-from tacit.cli.sample import join_parts
+from tacit.cli.generate import join_parts
 from tacit.data import Box, Column, Discrete, PublicSpec, Trajectories
 from tacit.data.spec import MOST_LABELS, space_of
 from tacit.envs.gym_domain import GymDomain

@@ -10,8 +10,8 @@ import torch
 
 from tacit.data.spec import Discrete
 from tacit.errors import DataError
-from tacit.evaluation.attacks import roc_area
 from tacit.evaluation.canaries import PICKS, GradientScores, inner_products, leap_canaries, matching_pursuit
+from tacit.evaluation.membership import roc_area
 from tacit.methods import synthesis
 from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
 from tacit.methods.synthesis.pretraining import initial_model

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from experiments.lib.one_step import one_step_errors
 
 from tacit.errors import DataError
-from tacit.evaluation.dynamics import one_step_errors
 from tacit.evaluation.sequences import Known, Sequences, Step, sequence_dynamics
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from experiments.lib.unit_scores import UnitScores
 from torch import Tensor, nn
 
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.attacks import roc_area
-from tacit.evaluation.canaries import UnitSampler, UnitScores, leap_histories
-from tacit.evaluation.membership import attack
+from tacit.evaluation.canaries import UnitSampler, leap_histories
+from tacit.evaluation.membership import attack, roc_area
 from tacit.privacy.gradients.clipped_sums import clipped_sum
 from tacit.privacy.mechanisms.sums import PoissonSum
 

@@ -14,7 +14,7 @@ import torch
 from shard_harness import PATIENCE, deadly, run
 
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.vault.ranks import Ranks
+from tacit.privacy.vault.sharded_vault import Ranks
 from tacit.privacy.vault.steps import VectorStep
 
 DEATHS = {(0, 1): (VectorStep, "add_samples", False, 4), (1, 0): (Ledger, "claim", True, 3)}

@@ -29,8 +29,7 @@ from vault_cases import priced, unit_of
 from tacit.errors import TacitError
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.ranks import Ranks
-from tacit.privacy.vault.sharded_vault import ShardedVault, serve
+from tacit.privacy.vault.sharded_vault import Ranks, ShardedVault, serve
 from tacit.privacy.vault.steps import VectorStep
 
 WIDE, STEPS, TURN, PLANS, PATIENCE = 2_000, 99, 15, 49, 60

@@ -14,6 +14,7 @@ from tacit.methods.synthesis.people.sums import (
     NumberShares,
     VisitMoments,
     VisitTables,
+    count_moments,
     read_densities,
     solve_regressions,
 )
@@ -87,11 +88,14 @@ def people_count_once_and_by_the_root(folder: Path) -> None:
 
 
 def moments_are_of_length_one(folder: Path) -> None:
-    """A person's moments have norm 1, however many visits she has."""
+    """A person's moments of each regression have its norm, however many visits she has."""
     rows, scheme = padded(200, 0), PeoplePlan(spec=SPEC, most=MOST).scheme
     scheme = read_densities(scheme, NumberShares(scheme)(rows, None).sum(axis=0), 0.0)[0]
-    norms = np.sqrt(np.square(VisitMoments(scheme)(rows, None)).sum(axis=1))
-    assert np.abs(norms - 1).max() < 1e-6, f"moments have norms up to {norms.max():.3g}"
+    ends = np.cumsum(count_moments(scheme))[:-1]
+    parts = np.split(VisitMoments(scheme)(rows, None), ends, axis=1)
+    for wanted, part in zip((1.0, 0.7), parts, strict=True):  # of the pulse, and of the reward
+        norms = np.linalg.norm(part, axis=1)
+        assert np.abs(norms - wanted).max() < 1e-6, f"moments have norms up to {norms.max():.3g}"
 
 
 class Answers(Vault):

@@ -10,8 +10,7 @@ from shard_cases import SIGMA, Threads, dealt, p_of_law, released_steps, shard, 
 from vault_cases import Named, Rewards, priced
 
 from tacit.errors import DataError
-from tacit.privacy.vault.ranks import Int64
-from tacit.privacy.vault.sharded_vault import ShardedVault
+from tacit.privacy.vault.sharded_vault import Int64, ShardedVault
 
 RARE = 1e-7  # p-values below this are no accident
 

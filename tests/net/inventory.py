@@ -90,7 +90,6 @@ PUBLIC = (
     "tacit.evaluation.movement.divergences.map_advice",
     "tacit.evaluation.one_run",
     "tacit.evaluation.report",
-    "tacit.evaluation.statistics",
     "tacit.methods.experts.anchors.require_policies",
     "tacit.methods.mobility.baselines",
     "tacit.methods.mobility.pategail",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import ndtri
 
 import tacit
@@ -16,15 +17,11 @@ from tacit.cli import main
 from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
 from tacit.methods.improvement.plan import SCORES, STATEMENT
-from tacit.methods.synthesis.diffusion import build_network
-from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import TransitionsPlan
+from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds
 from tacit.privacy.vault.vault import Vault
-from tacit.study.advice import PACES, Advice, Figure, diffusion_seconds, sum_figures, synthesis_notes
+from tacit.study.advice import Advice, Figure, synthesis_notes
 from tacit.study.check import check
-from tacit_worlds import maze
 from tacit_worlds.city import city
-from tacit_worlds.maze_layouts import LAYOUTS
 
 PEOPLE, VISITS = 4_000, 3
 WORDS: dict[str, Any] = {"gamma": 1.0, "horizon": VISITS}
@@ -94,6 +91,65 @@ def test_the_half_width_of_following_a_policy_a_little_is_as_foreseen(records: P
     assert width(seen.difference.interval) == pytest.approx(change.error, rel=0.25)
     # of a policy that is followed whole, weights are far larger than those of one that acts as the records do
     assert value.error < width(seen.interval) <= 1.5
+
+
+def unlike(notes: tuple[str, ...], share: float) -> tuple[float, float]:
+    """The half-width and the number of followers that notes tell of a share of the visits."""
+    told = rf"  {100 * share:.0f} % of the visits: ([\d.]+) \(.* %\), as if ([\d,]+) of 4,000 persons had followed it"
+    found = re.search(told, "\n".join(notes))
+    assert found is not None
+    return float(found[1]), float(found[2].replace(",", ""))
+
+
+@pytest.mark.parametrize("share", [0.05, 0.25, 1.0])
+def test_the_half_width_of_a_rule_unlike_the_records_is_that_of_all_its_paths(
+    records: Path, tmp_path: Path, share: float
+) -> None:
+    """At each of three visits a rule of one action in four has the ratio 1, 4 or 0; the 27 paths are summed by hand."""
+    request = study_of(records, tmp_path / "ledger").request(
+        "evaluate", epsilon=4.0, policy=First(), method="wpdis", **WORDS
+    )
+    plan, means = request.plan, np.zeros((2, 2))
+    part = next(part for part in plan.parts() if part.name == "scores")
+    for path in product(((1 - share, 1.0), (share / 4, 4.0), (share * 3 / 4, 0.0)), repeat=VISITS):
+        chances, ratios = zip(*path, strict=True)
+        weight = sum(np.cumprod(ratios)) / VISITS
+        for earned in (0.25, 0.75):
+            pair = weight * np.array([earned, 1 - earned]) / plan.clip
+            pair /= max(1.0, float(np.hypot(*pair)))
+            means += np.prod(chances) / 2 * np.array([pair, pair**2])
+    roots = np.sqrt([0.65, 0.25, 0.1]) * (1 - 2e-4)  # of the squared norm: scores, presence, squares
+    noise: Any = tuple(part.noise_multiplier / roots)
+    lows = []
+    for mean, square in means.T:
+        sums = NoisySums(
+            total=PEOPLE * mean, count=PEOPLE, squares=PEOPLE * square, noise=noise, population=PEOPLE, floor=0
+        )
+        lows.append(plan.clip * bounds(sums, level=0.975, sides="lower")[0])
+    error, followers = unlike(request.advice.notes, share)
+    assert error == pytest.approx(VISITS * (1 - sum(lows)) / 2, rel=0.05)
+    assert followers == pytest.approx(PEOPLE / (1 + 3 * share) ** VISITS, abs=0.6)  # it is a whole number
+
+
+def test_the_half_width_of_a_rule_unlike_the_records_is_as_foreseen(records: Path, tmp_path: Path) -> None:
+    study, words = study_of(records, tmp_path / "ledger"), {"epsilon": 4.0, "policy": First(), **WORDS}
+    error, _ = unlike(study.request("evaluate", method="wpdis", **words).advice.notes, 1.0)
+    assert error == pytest.approx(width(study.evaluate(method="wpdis", **words).value.interval), rel=0.3)
+
+
+def test_a_rule_of_which_little_will_be_said_gets_a_way_out(records: Path, tmp_path: Path) -> None:
+    study = study_of(records, tmp_path / "ledger")
+    request = partial(study.request, "evaluate", epsilon=1.0, **WORDS)
+    notes = request(policy=First()).advice.notes
+    assert [re.findall(r"\d+ %", note)[0] for note in notes[1:-1]] == ["5 %", "10 %", "25 %", "50 %"]
+    assert notes[-1] == (
+        "Where that is too wide, take --method wpdis, whose interval is narrower, or read what following it changes: "
+        "--follow 0.05, or --follow-visits 2."
+    )
+    assert request().advice.notes == ()  # whoever made the records is like them
+    assert request(policy=First(), behaviour="model").advice.notes == ()  # whose weights have another interval
+    longer = request(policy=First(), method="wpdis", horizon=40).advice.notes
+    assert longer[-1].startswith("Where that is too wide, read what following it changes")
 
 
 def test_the_gain_that_can_be_proven_is_as_foreseen(records: Path, tmp_path: Path) -> None:
@@ -186,7 +242,6 @@ def test_figures_are_said_with_what_they_are_compared_with() -> None:
         "noise: 23.2, where a mean cell holds 1,667 (1.4 %)"
     )
     assert Figure("width", 3.0, 1.5, "it can be at most").to_sentence().endswith("(200 %)")
-    assert all(base > 0 and each > 0 for base, each in PACES.values())
 
 
 def test_a_check_of_positions_says_which_maps_can_be_read(tmp_path: Path) -> None:
@@ -213,19 +268,3 @@ def test_a_check_of_a_table_says_what_a_first_release_would_hold(tmp_path: Path)
     assert verdict.faults == ()
     assert any(note.startswith("  noise in a cell of a table of 12 cells: ") for note in verdict.notes)
     assert any(note.startswith("Takes    about ") for note in verdict.notes)
-
-
-def test_a_diffusion_model_says_how_long_it_will_take() -> None:
-    """Seen before a step took two thirds of its time: 92.9, 90.4 and 137.8 CPU seconds."""
-    spec = maze.spec(LAYOUTS["umaze"])
-    network = build_network(TransitionsPlan(), Encoder.from_bounds(spec).size)
-    weights = sum(layer.weight.numel() for layer in network.modules() if isinstance(layer, torch.nn.Linear))
-    for units, rows, step in ((100_000, 1, 800), (400_000, 1, 3_200), (10_000, 20, 1_600)):
-        plan = TransitionsPlan(rows_per_unit=rows, sampling_rate=0.008, steps=1_000, noise_multiplier=1.0)
-        plan = plan.account(unit=tacit.Unit("transition", "add_or_remove", units), delta=1e-7)
-        learned, drawn = 1_000 * (0.02 + 1.2e-10 * step * weights), 250_000 * 32 * 4e-11 * weights
-        assert diffusion_seconds(plan, spec) == pytest.approx(20 + learned + drawn)
-        told = list(Advice(plan, sum_figures, "", seconds=diffusion_seconds(plan, spec)).lines())
-        assert told[-1].startswith("Takes    about ")
-    assert diffusion_seconds(object(), spec) is None
-    assert list(Advice(plan, sum_figures, "", pace="privorl-j").lines())[-1].startswith("Takes    5 minutes or more")

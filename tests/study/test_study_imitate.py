@@ -16,8 +16,7 @@ from tacit import hub
 from tacit.data.mobility.days import Days
 from tacit.errors import DataError, PlanError
 from tacit.methods.mobility import OneShotPlan, Simulator, pategail
-from tacit.methods.mobility.baselines import BaselinePlan
-from tacit.methods.mobility.baselines.models import BlockChain
+from tacit.methods.mobility.baselines import BaselinePlan, BlockChain
 from tacit.methods.mobility.simulator import StateLayout
 from tacit.study import imitate
 from tacit_worlds.city import city

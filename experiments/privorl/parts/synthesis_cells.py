@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from experiments.lib.experiment import BLANK, NONE, grid
-from tacit.evaluation.statistics import bootstrap
+from experiments.lib.statistics import bootstrap
 
 SHORT = {"iql": "IQL", "td3_bc": "TD3+BC", "edac": "EDAC", "cql": "discrete CQL"}
 NAMES = {"told_apart": "distinguishability", "at_seams": "at stitch points", "f1": "F1"}

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from experiments.lib.experiment import Json, describe
+from experiments.lib.one_step import one_step_errors
 from experiments.lib.table_cache import Columns, defaults, kept, rows_of
 from experiments.privorl.envs import half_cheetah, kitchen, kitchen_controller
 from experiments.privorl.parts.synthesis_mazes import Maze
@@ -25,7 +26,6 @@ from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.rollouts import Policies
 from tacit.errors import DataError
-from tacit.evaluation.dynamics import one_step_errors
 from tacit.units import Unit
 
 Values = dict[str, np.ndarray]

@@ -14,6 +14,7 @@ import numpy as np
 from experiments.beyond import people_hospitals
 from experiments.lib.experiment import NONE, Store, at_each, by_level, grid, markdown, stacked
 from experiments.lib.plots import IMAGES, Curve, Panel, draw
+from experiments.lib.statistics import bootstrap
 from experiments.privorl import (
     ablation_medium,
     figure4_ablation,
@@ -41,7 +42,6 @@ from experiments.privorl.parts.synthesis_cells import SHORT, Values, by_measure,
 from experiments.privorl.parts.trajectory_domains import DOMAINS as PEOPLE
 from experiments.privorl.tuning import tune_kitchen
 from tacit.evaluation.report.charts import ChartAxis
-from tacit.evaluation.statistics import bootstrap
 
 WHOLE = {
     "real": "real trajectories, no privacy",

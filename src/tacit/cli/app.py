@@ -21,7 +21,7 @@ from tacit.cli import data_declarations, declarations, help, sharing, verbs
 from tacit.cli.console import complain, say
 from tacit.cli.options import PlanCommand, apply_config, find_config, placeholders
 from tacit.errors import PlanError, TacitError
-from tacit.study.narration import Interrupted
+from tacit.study.words import Interrupted
 
 UNEXPECTED, BAD_FILE, BAD_WORDS = 1, 6, 2
 """Exit codes beside those of `tacit.errors`."""
@@ -78,7 +78,7 @@ FUNCTIONS: dict[type, str] = {
     declarations.Map: "generate.draw",
     declarations.Play: "policies.play",
     declarations.Export: "policies.export",
-    declarations.Sample: "sample.sample",
+    declarations.Sample: "generate.sample",
     declarations.ReportCommand: "audit.report",
     declarations.LetterCommand: "certificate.letter",
     declarations.AuditCommand: "audit.audit",

@@ -17,7 +17,7 @@ from typing import Any
 
 from tacit.errors import FileError
 from tacit.plain_text import escape
-from tacit.study.narration import Advance, say_duration
+from tacit.study.words import Advance, say_duration
 
 
 def say(text: str = "") -> None:

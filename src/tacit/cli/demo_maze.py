@@ -34,12 +34,11 @@ from tacit.privacy.vault.vault import Vault
 from tacit.study import simulators, synthesis_report
 from tacit.study.account import LEDGER, VerbPhrases, temporary_ledger
 from tacit.study.folder import Stopwatch, require_free, settings_of
-from tacit.study.narration import Advance
 from tacit.study.study import Study
 from tacit.study.synthesis_plans import PRIVORL, baseline_plan
 from tacit.study.synthesis_report import SynthesisJob
 from tacit.study.synthesize import TRAINING, release
-from tacit.study.words import option_error
+from tacit.study.words import Advance, option_error
 from tacit.units import Unit
 
 LAYOUT, DELTA = "umaze", 1e-7

@@ -52,7 +52,7 @@ class LowerBounds:
 
 @dataclass(frozen=True)
 class Rate:
-    """A share of trials, and its interval: exact in `rate`, from resampled runs in `attacks.bootstrap_runs`."""
+    """A share of trials, and its interval: exact in `rate`, elsewhere from resampled runs."""
 
     value: float
     low: float

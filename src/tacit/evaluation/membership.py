@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import stats
 
 from tacit.errors import DataError
-from tacit.evaluation.attacks import roc_area
 from tacit.evaluation.lower_bounds import Rate, rate
 from tacit.methods.synthesis.algorithm import Synthesizer
 from tacit.methods.synthesis.diffusion import row_losses
@@ -121,7 +121,7 @@ def attack(
         np.split(generator.permutation(scores, axis=1), [scores.shape[1] // 2], axis=1)
         for scores in (member_scores, other_scores)
     )
-    areas = [_auc(inside, outside) for inside, outside in zip(member_train, other_train, strict=True)]
+    areas = [_area(inside, outside) for inside, outside in zip(member_train, other_train, strict=True)]
     best = int(np.argmax(areas))
     hits = []
     for fpr in fprs:
@@ -131,9 +131,23 @@ def attack(
             for left in (member_test, other_test)
         )
         hits.append(Hits(fpr, tpr, false_alarms))
-    return LossAttack(best, tuple(hits), _auc(member_test[best], other_test[best]))
+    return LossAttack(best, tuple(hits), _area(member_test[best], other_test[best]))
 
 
-def _auc(members: Floats, others: Floats) -> float:
+def roc_area(scores: Floats, present: NDArray[np.bool_]) -> float:
+    """Area under the curve: how often a present score is above an absent one, ties counting half.
+
+    Raises:
+        DataError: nobody is present, or nobody absent.
+    """
+    having, without = int(present.sum()), int((~present).sum())
+    if not having or not without:
+        what, expected = "there is only one side to tell", "at least one present and one absent score"
+        raise DataError(what, where="attacks", expected=expected, remedy="correct the arguments of the attack")
+    above = stats.rankdata(scores.ravel())[present.ravel()].sum() - having * (having + 1) / 2
+    return float(above / (having * without))
+
+
+def _area(members: Floats, others: Floats) -> float:
     present = np.arange(len(members) + len(others)) < len(members)
     return roc_area(np.concatenate([members, others]), present)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacit.federation.client import client_app
-    from tacit.federation.server import FlowerDevices
-    from tacit.federation.simulation import simulate
+    from tacit.federation.server import FlowerDevices, simulate
 
 __all__ = ["FlowerDevices", "client_app", "simulate"]
 
-_MODULES = {"FlowerDevices": "server", "client_app": "client", "simulate": "simulation"}
+_MODULES = {"FlowerDevices": "server", "client_app": "client", "simulate": "server"}
 
 for _name, _value in (
     ("FLWR_TELEMETRY_ENABLED", "0"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tacit.methods.alignment.steered import Steered
     from tacit.methods.experts.learned import LearnedPolicies as Taught
     from tacit.methods.improvement.algorithm import Improvement
-    from tacit.methods.mobility.baselines.models import BlockChain
+    from tacit.methods.mobility.baselines import BlockChain
     from tacit.methods.mobility.simulator import Simulator
     from tacit.methods.policy_gradient.state import TrainedPolicies as Trained
     from tacit.methods.synthesis import Synthesizer, trajectories
@@ -277,7 +277,7 @@ _POLICY, _STARTS, _EDGES, _JUMPS, _CHAIN = "policy", "starts", "space.edges", "s
 
 def _pack_movement(value: Simulator | BlockChain) -> Packed:
     from tacit.envs.spaces import JumpLaw
-    from tacit.methods.mobility.baselines.models import BlockChain
+    from tacit.methods.mobility.baselines import BlockChain
     from tacit.methods.mobility.places import StartDistribution
     from tacit.methods.mobility.simulator import TablePolicy
 
@@ -333,7 +333,7 @@ def _unpack_movement(config: Fields, arrays: Arrays) -> Simulator | BlockChain:
 
 
 def _unpack_chain(grid: Any, factor: int, blocks: Sequence[Any], arrays: Arrays) -> BlockChain:
-    from tacit.methods.mobility.baselines.models import BlockChain
+    from tacit.methods.mobility.baselines import BlockChain
 
     vocabulary = tuple(int(block) for block in blocks)
     size = len(vocabulary)

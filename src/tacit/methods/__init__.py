@@ -196,8 +196,8 @@ def _movement_baseline(name: str, words: str, *, value: str = ".mobility.simulat
         name=name,
         task="imitate",
         certified="baseline simulator of movement",
-        plan=".mobility.baselines.algorithm:BaselinePlan",
-        fit=".mobility.baselines.algorithm:fit",
+        plan=".mobility.baselines:BaselinePlan",
+        fit=".mobility.baselines:fit",
         value=value,
         kind="imitation",
         words=words,
@@ -421,9 +421,7 @@ METHODS: tuple[Method, ...] = (
     ),
     _movement_baseline("table", "a noisy table of actions"),
     _movement_baseline("epr", "four noisy numbers: exploration and preferential return"),
-    _movement_baseline(
-        "markov", "a noisy chain of moves between blocks", value=".mobility.baselines.models:BlockChain"
-    ),
+    _movement_baseline("markov", "a noisy chain of moves between blocks", value=".mobility.baselines:BlockChain"),
     _movement_baseline("timegeo", "noisy rhythms of bursts, homes and returns"),
     Method(
         name="pategail",

@@ -21,8 +21,7 @@ from tacit.privacy.ledger.state import NONPRIVATE, LedgerState, Terms, sampled_e
 from tacit.privacy.mechanisms.base import Plan, certificate_parts
 from tacit.privacy.vault import plan as plans
 from tacit.study.folder import CERTIFICATE, LETTER, REPORT, RunFolder
-from tacit.study.narration import Interrupted, Narrator, SilentNarrator
-from tacit.study.words import Budget, MissingOption, require_options
+from tacit.study.words import Budget, Interrupted, MissingOption, Narrator, SilentNarrator, require_options
 from tacit.units import Unit, require_delta
 
 LEDGER = "ledger"

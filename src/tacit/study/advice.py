@@ -14,17 +14,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.errors import PlanError, TacitError
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.mechanisms.marginals import Marginals
-from tacit.study.narration import say_duration
 
 if TYPE_CHECKING:
     from tacit.data.spec import PublicSpec
     from tacit.evaluation.movement.divergences import MapAdvice
     from tacit.methods.improvement import ImprovementPlan
+    from tacit.methods.off_policy_evaluation import Problem
+    from tacit.study.durations import Duration
 
+Float64 = NDArray[np.float64]
 Foreseen: TypeAlias = "Figure | MapAdvice"
 ROUGH = 0.5
 """A relative error above which it is said what would be better."""
@@ -34,11 +37,10 @@ BINS = 12
 """Of a number's table, where a mean cell is spoken of."""
 TOLD = 2.0
 """A cell can be read that holds so many standard deviations of its noise."""
-PACES = {"people": (10.0, 8e-4), "evaluate": (2.0, 4e-4), "improve": (2.0, 1e-4), "one-shot": (9.0, 6e-4)}
-"""Seconds of work at least, and for each person: measured on one core with 500 to 5,000 people of 96 rows, who were
-simulated, reports and files included."""
-LEAST_SECONDS = {"privorl-j": 300.0}
-"""Likewise of whole trajectories by gradients, of episodes of at most 20 rows: longer ones take more."""
+UNLIKE = (0.05, 0.1, 0.25, 0.5, 1.0)
+"""Shares of a rule's visits in which practice may take all actions alike, of which advice speaks."""
+MOST_WORDS = "it can be at most"
+"""What half-widths are compared with."""
 _SPREAD = 0.5
 """Of invented returns, in multiples of half their range."""
 _SQUARE = (1 + _SPREAD**2) / 4
@@ -68,9 +70,13 @@ class Figure:
 
     def to_sentence(self) -> str:
         """In words."""
-        error, whole = _number(self.error), _number(self.whole)
+        return f"{self.name}: {_number(self.error)}, where {self.of} {_number(self.whole)} ({self.percentage})"
+
+    @property
+    def percentage(self) -> str:
+        """The relative error in words."""
         share = 100 * self.relative_error
-        return f"{self.name}: {error}, where {self.of} {whole} ({share:.{2 if share < 10 else 3}g} %)"
+        return f"{share:.{2 if share < 10 else 3}g} %"
 
 
 @dataclass(frozen=True)
@@ -82,8 +88,7 @@ class Advice:
         figures: what a release of such a plan will hold.
         remedy: what would be better, beside more epsilon.
         notes: further sentences.
-        pace: which of `PACES` the work has; None where only its progress tells.
-        seconds: of work, where the plan and the bounds tell (`diffusion_seconds`).
+        duration: of the work; None where only its progress tells.
         accepted: whether a hopeless plan is carried out all the same, since somebody asks for it or nobody is behind
             the records.
     """
@@ -92,8 +97,7 @@ class Advice:
     figures: Callable[[Any], Sequence[Foreseen]]
     remedy: str
     notes: tuple[str, ...] = ()
-    pace: str | None = None
-    seconds: float | None = None
+    duration: Duration | None = None
     accepted: bool = False
 
     @cached_property
@@ -119,17 +123,8 @@ class Advice:
             enough = self.enough()
             more = "No epsilon up to 64 times as large" if enough is None else f"Epsilon {enough:g}"
             yield f"  This is {word}. {more} would be enough; or take {self.remedy}."
-        if self.pace in PACES:
-            base, each = PACES[self.pace]
-            took = say_duration(base + each * unit.size)
-            yield f"Takes    about {took} of one core, if they have a hundred rows each."
-        elif self.seconds is not None or self.pace in LEAST_SECONDS:
-            took = (
-                f"about {say_duration(self.seconds)}"
-                if self.seconds
-                else f"{say_duration(LEAST_SECONDS[str(self.pace)])} or more"
-            )
-            yield f"Takes    {took} of one core; the default method takes less."
+        if self.duration is not None:
+            yield str(self.duration)
 
     def enough(self) -> float | None:
         """The least multiple of epsilon, a power of 2 up to 64, at which no figure is rough; None where none is."""
@@ -156,45 +151,59 @@ class Advice:
 
 def evaluation_figures(plan: Any, spec: PublicSpec) -> tuple[Figure, ...]:
     """The interval of the value, and that of what following the policy a little changes."""
-    from tacit.methods.off_policy_evaluation import Behaviour, ResidualRegression, Uniform
+    from tacit.methods.off_policy_evaluation import Uniform
     from tacit.methods.off_policy_evaluation.difference import PART, SHARES, DifferenceScores
-    from tacit.methods.off_policy_evaluation.scores import FIT, NAME, POINT_SHARE, ScoreVector, clip_for, limits, read
-    from tacit.methods.off_policy_evaluation.scores import SHARES as SCORED
+    from tacit.methods.off_policy_evaluation.scores import FIT, NAME, clip_for, limits
 
     parts, (low, high), size = {part.name: part for part in plan.parts()}, limits(plan.problem, spec), plan.unit.size
-    figures, target = [], Uniform(getattr(spec.action, "n", 1))
-    part = parts.get(NAME)
-    if part is not None:
-        people, noise = size / (1 if part.fold is None else 2), part.noise_multiplier
-        fixed = 1.0 if isinstance(plan, ResidualRegression) else clip_for(people, noise)
-        clip, point = getattr(plan, "clip", None) or fixed, len(part.blocks or ()) > 3
-        policy = Behaviour() if getattr(plan, "on_policy", False) else target
-        vector = ScoreVector(plan.problem, policy, None, spec, clip, (lambda log, state: log) if point else None)
-        returns = (low + high) / 2 + np.array([-_SPREAD, _SPREAD]) * (high - low) / 2
-        offsets, scales = vector.offsets_and_scales()
-        u = (returns - offsets[0])[:, None] / scales[0]
-        if not isinstance(policy, Behaviour):
-            u = np.concatenate([u, (offsets[1] - returns)[:, None] / scales[1]], axis=1)
-        a, b, d = np.sqrt(SCORED)
-        mean = FIT * np.concatenate([a * u.mean(axis=0), [b], d * (u**2).mean(axis=0)])
-        mean = np.append(0.0, math.sqrt(1 - POINT_SHARE) * mean) if point else mean
-        found = read(people * mean, vector, noise, size, people).interval(plan.level)
-        alike = "" if isinstance(policy, Behaviour) else " of a policy that acts as the records do"
-        name = f"half-width of the value's interval{alike}"
-        figures.append(Figure(name, (found.high - found.low) / 2, (high - low) / 2, "it can be at most"))
+    figures = []
+    if NAME in parts:
+        alike = "" if getattr(plan, "on_policy", False) else " of a policy that acts as the records do"
+        error = _half_width(plan, spec, np.ones(1))
+        figures.append(Figure(f"half-width of the value's interval{alike}", error, (high - low) / 2, MOST_WORDS))
     part, following = parts.get(PART), getattr(plan, "following", None)
     if part is not None and following is not None:
         people, noise = size / (1 if part.fold is None else 2), part.noise_multiplier
         clip = following.clip(spec, plan.problem, clip_for(people, noise))
+        target = Uniform(getattr(spec.action, "n", 1))
         scores = DifferenceScores(plan.problem, target, None, following, (low, high), clip)
         square = _weight_variance(following.share, following.visits or plan.problem.horizon, spec) * _SQUARE / clip**2
-        a, b, d = np.sqrt(SHARES)
+        _, b, d = np.sqrt(SHARES)
         total = people * FIT * np.array([0.0, 0.0, b, d * square, d * square])
         change = scores.read(total, noise=noise, population=size, expected=people, level=plan.level).interval
         assert change is not None
         name = f"half-width of what following it {following.extent} changes"
-        figures.append(Figure(name, (change.high - change.low) / 2, high - low, "it can be at most"))
+        figures.append(Figure(name, (change.high - change.low) / 2, high - low, MOST_WORDS))
     return tuple(figures) or sum_figures(plan)
+
+
+def evaluation_notes(plan: Any, spec: PublicSpec) -> tuple[str, ...]:
+    """The half-width of the value's interval of rules unlike the records, up to those of which it says nothing."""
+    # Seen in `tacit_worlds.clinic` with 3 to 6 visits: of rules, by how often doctors did what they say, 0.4 to 1 times
+    # this; of mixtures of doctors, by their mean square ratio, 0.9 to 1.7 (4,000 people) and 1.6 to 3.5 (16,000).
+    from tacit.methods.off_policy_evaluation import ImportanceSampling
+    from tacit.methods.off_policy_evaluation.scores import NAME, limits
+
+    actions, problem = getattr(spec.action, "n", 1), plan.problem
+    weighs = any(part.name == NAME for part in plan.parts()) and not getattr(plan, "on_policy", False)
+    if not weighs or actions < 2 or plan.private_behaviour is not None:
+        return ()
+    (low, high), everybody = limits(problem, spec), f"{plan.unit.size:,} {plan.unit.noun}s"
+    known = f"where practice follows the rule but takes all {actions} actions alike in"
+    notes = [f"Half-width of the value's interval, {known}"]
+    for share in UNLIKE:
+        error = _half_width(plan, spec, _draw_weights(share, actions, problem))
+        figure = Figure(f"{100 * share:.0f} % of the visits", error, (high - low) / 2, MOST_WORDS)
+        alike = plan.unit.size * math.exp(-problem.horizon * math.log1p(share * (actions - 1)))
+        worth = f"as if {alike:,.0f} of {everybody} had followed it"
+        notes.append(f"  {figure.name}: {_number(error)} ({figure.percentage}), {worth}")
+        if figure.relative_error > ROUGH:
+            narrower = (
+                "" if isinstance(plan, ImportanceSampling) else "take --method wpdis, whose interval is narrower, or "
+            )
+            way_out = f"{narrower}read what following it changes: --follow 0.05, or --follow-visits 2"
+            return (*notes, f"Where that is too wide, {way_out}.")
+    return tuple(notes)
 
 
 def improvement_figures(plan: ImprovementPlan, spec: PublicSpec) -> tuple[Figure, ...]:
@@ -246,20 +255,6 @@ def synthesis_notes(plan: Any, spec: PublicSpec) -> tuple[str, ...]:
     return (told, *((f"Columns with more labels than that: {', '.join(fine)}.",) if fine else ()))
 
 
-def diffusion_seconds(plan: Any, spec: PublicSpec) -> float | None:
-    """Seconds of one core for a `TransitionsPlan`, its report and as many rows as histograms are matched with."""
-    # Within a factor of 2 of what was seen in a simulated maze, with 10,000 to 400,000 units of 1 and 20 rows.
-    from tacit.methods.synthesis.plan import TransitionsPlan
-
-    if not isinstance(plan, TransitionsPlan):
-        return None
-    size = 2 * spec.observation.width + spec.action.width + 1 + int(spec.terminals)
-    inputs, embedding = size * (1 + 2 * plan.harmonics), 128
-    weights = embedding * (17 + embedding + inputs) + plan.depth * plan.width**2 + plan.width * size
-    rows = plan.sampling_rate * plan.unit.size * plan.rows_per_unit * plan.noise_multiplicity
-    return 20.0 + plan.steps * (0.02 + 1.2e-10 * rows * weights) + 250_000 * plan.sampler.steps * 4e-11 * weights
-
-
 def sum_figures(plan: Any) -> tuple[Figure, ...]:
     """Of the noisiest sum, the noise in a mean over its steps, beside the most that all who take part could add."""
 
@@ -272,6 +267,43 @@ def sum_figures(plan: Any) -> tuple[Figure, ...]:
         return ()
     name, most = f"noise in a number of the sums {worst.name!r}", "all who take part could add at most"
     return (Figure(name, error(worst), 1.0, most),)
+
+
+def _half_width(plan: Any, spec: PublicSpec, weights: Float64) -> float:
+    # of the value's interval, where the returns of invented people have these weights [W]
+    from tacit.methods.off_policy_evaluation import Behaviour, ResidualRegression, Uniform, scores
+
+    part: Any = next(part for part in plan.parts() if part.name == scores.NAME)
+    people, noise = plan.unit.size / (1 if part.fold is None else 2), part.noise_multiplier
+    fixed = 1.0 if isinstance(plan, ResidualRegression) else scores.clip_for(people, noise)
+    clip, point = getattr(plan, "clip", None) or fixed, len(part.blocks or ()) > 3
+    policy = Behaviour() if getattr(plan, "on_policy", False) else Uniform(getattr(spec.action, "n", 1))
+    vector = scores.ScoreVector(plan.problem, policy, None, spec, clip, (lambda log, state: log) if point else None)
+    low, high = scores.limits(plan.problem, spec)
+    returns = (low + high) / 2 + np.array([-_SPREAD, _SPREAD]) * (high - low) / 2
+    offsets, scales = vector.offsets_and_scales()
+    u = (returns - offsets[0])[:, None] / scales[0]
+    if not isinstance(policy, Behaviour):
+        u = np.concatenate([u, (offsets[1] - returns)[:, None] / scales[1]], axis=1)
+    u = weights[:, None, None] * u
+    u /= np.maximum(1, np.linalg.norm(u, axis=2, keepdims=True))
+    a, b, d = np.sqrt(scores.SHARES)
+    mean = scores.FIT * np.concatenate([a * u.mean(axis=(0, 1)), [b], d * (u**2).mean(axis=(0, 1))])
+    mean = np.append(0.0, math.sqrt(1 - scores.POINT_SHARE) * mean) if point else mean
+    found = scores.read(people * mean, vector, noise, plan.unit.size, people).interval(plan.level)
+    return (found.high - found.low) / 2
+
+
+def _draw_weights(share: float, actions: int, problem: Problem) -> Float64:
+    # the mean weights of the steps [W] of a rule: practice takes all actions alike in a share of the visits, chosen by
+    # chance, and in the others what the rule asks for
+    from tacit.methods.off_policy_evaluation.difference import LARGEST_LOG
+
+    people = 100 + 500_000 // problem.horizon
+    chance = np.random.default_rng(0).random((people, problem.horizon))
+    logs = np.where(chance < share / actions, math.log(actions), np.where(chance < share, -math.inf, 0.0))
+    weights = np.exp(np.minimum(logs.cumsum(axis=1), LARGEST_LOG))
+    return np.asarray(weights @ problem.gamma ** np.arange(problem.horizon) / problem.discounted_length)
 
 
 def _weight_variance(share: float, visits: int, spec: PublicSpec) -> float:

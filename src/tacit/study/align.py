@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tacit.methods.alignment import AlignmentPlan, PreferencePlan, Steered
     from tacit.privacy.certificate.certificate import Release
     from tacit.study.account import Account
-    from tacit.study.curator import Curator
     from tacit.study.folder import RunFolder
+    from tacit.study.verbs import Curator
 
 FOLDER, CHECKPOINT, PRIVATE = "model", "checkpoint", "private"
 GENERAL = (
@@ -117,6 +117,7 @@ def align(
     """
     from tacit.study.account import VerbPhrases
     from tacit.study.advice import Advice, sum_figures
+    from tacit.study.durations import alignment_duration
     from tacit.study.folder import SIMULATED, require_free, require_packages
 
     texts = curator.source.texts
@@ -194,6 +195,7 @@ def align(
         plan,
         sum_figures,
         "more people in a round, or fewer rounds",
+        duration=alignment_duration(plan, writer.model, MEASURED),
         accepted=yes or curator.source.simulated,
     )
     simulated = (f"The people {SIMULATED}",) if curator.source.simulated else ()

@@ -12,8 +12,8 @@ from tacit.study.account import require_name
 from tacit.study.file import PATHS, READING, StudyFile, content
 from tacit.study.file import faults as faults_of
 from tacit.study.movement import MOVEMENT_WORDS
-from tacit.study.narration import SilentNarrator
 from tacit.study.study import Study
+from tacit.study.words import SilentNarrator
 
 
 @dataclass(frozen=True)

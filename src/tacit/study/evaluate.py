@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tacit.privacy.ledger.ledger import Ledger
     from tacit.privacy.vault.vault import Vault
     from tacit.study.account import Account
-    from tacit.study.curator import Curator
     from tacit.study.folder import RunFolder
+    from tacit.study.verbs import Curator
 
 EVALUATION, OVERLAP, OVERLAP_CERTIFICATE = "evaluation.json", "overlap.json", "overlap-certificate.json"
 REASON = "diagnostics of an evaluation"
@@ -125,7 +125,8 @@ def evaluate(
     from tacit.methods.off_policy_evaluation import Behaviour, Problem
     from tacit.methods.off_policy_evaluation.features import require_memory
     from tacit.study.account import VerbPhrases
-    from tacit.study.advice import Advice, evaluation_figures
+    from tacit.study.advice import Advice, evaluation_figures, evaluation_notes
+    from tacit.study.durations import people_duration
     from tacit.study.folder import require_free
 
     if method not in list_names("evaluate"):
@@ -194,7 +195,8 @@ def evaluate(
         plan,
         partial(evaluation_figures, spec=spec),
         remedy,
-        pace="evaluate",
+        evaluation_notes(plan, spec),
+        people_duration(2.0, 4e-4, curator.unit),
         accepted=yes or curator.source.simulated,
     )
     return Request(plan, carry_out, more, lambda value: {"evaluation": value.to_json()}, foreseen)

@@ -28,7 +28,7 @@ from tacit.methods.experts.learned import promise_scope
 from tacit.privacy.vault.vault import Vault
 from tacit.study import simulators
 from tacit.study.account import temporary_ledger
-from tacit.study.narration import Narrator
+from tacit.study.words import Narrator
 
 if TYPE_CHECKING:
     from tacit_worlds.populations import World

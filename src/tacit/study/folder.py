@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from tacit import plain_files
 from tacit.errors import FileError
 from tacit.privacy.certificate.certificate import Certificate
-from tacit.study.narration import Narrator
+from tacit.study.words import Narrator
 
 if TYPE_CHECKING:
     from tacit.evaluation.report import Report

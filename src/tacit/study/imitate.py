@@ -23,17 +23,16 @@ if TYPE_CHECKING:
     from tacit.evaluation.movement.divergences import MapAdvice
     from tacit.evaluation.report import Report
     from tacit.methods.mobility import OneShotPlan, Simulator
-    from tacit.methods.mobility.baselines import BaselinePlan
-    from tacit.methods.mobility.baselines.models import BlockChain
+    from tacit.methods.mobility.baselines import BaselinePlan, BlockChain
     from tacit.methods.mobility.pategail import PateGailPlan
     from tacit.privacy.certificate.certificate import Release
     from tacit.privacy.ledger.ledger import Ledger
     from tacit.privacy.vault.federated_vault import FederatedVault
     from tacit.privacy.vault.vault import Vault
     from tacit.study.account import Account
-    from tacit.study.curator import Curator
     from tacit.study.folder import RunFolder
-    from tacit.study.narration import Narrator
+    from tacit.study.verbs import Curator
+    from tacit.study.words import Narrator
 
     Plan = OneShotPlan | BaselinePlan | PateGailPlan
     Generator = Simulator | BlockChain
@@ -90,6 +89,7 @@ def imitate(
     """
     from tacit.study.account import VerbPhrases
     from tacit.study.advice import Advice
+    from tacit.study.durations import imitation_duration
     from tacit.study.folder import SIMULATED, require_free
 
     source, movement = curator.source, curator.source.movement
@@ -152,7 +152,7 @@ def imitate(
         lambda plan: advice(plan, grid)[:1],  # of where days pass; pairs of cells are far noisier anyhow
         "a larger --cell (--cell auto takes the smallest that can be read)",
         tuple(one.to_sentence() for one in advice(plan, grid)[1:]),
-        pace=method,
+        duration=imitation_duration(plan),
         accepted=yes or source.simulated,
     )
     return Request(plan, carry_out, more, advice=foreseen)
@@ -196,7 +196,7 @@ class _Imitation:
         """The release, saved; an interruption that leaves nothing to go on from says what is lost."""
         from tacit import hub
         from tacit.data.trajectories import receipt_of
-        from tacit.study.narration import Interrupted
+        from tacit.study.words import Interrupted
 
         source = self.curator.source
         if self.resume:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tacit.methods.improvement import Improvement, ImprovementPlan
     from tacit.privacy.certificate.certificate import Release
     from tacit.study.account import Account
-    from tacit.study.curator import Curator
     from tacit.study.folder import RunFolder
+    from tacit.study.verbs import Curator
 
 FOLDER = "policy"
 AUTO, ELITE = "auto", "elite"
@@ -79,6 +79,7 @@ def improve(
     from tacit.methods.improvement import ImprovementPlan, Problem
     from tacit.study.account import VerbPhrases
     from tacit.study.advice import Advice, improvement_figures
+    from tacit.study.durations import people_duration
     from tacit.study.folder import require_free
 
     spec = curator.source.spec
@@ -107,7 +108,11 @@ def improve(
 
     remedy = "a narrower --range from the records' documentation, or fewer --columns"
     foreseen = Advice(
-        plan, partial(improvement_figures, spec=spec), remedy, pace="improve", accepted=yes or curator.source.simulated
+        plan,
+        partial(improvement_figures, spec=spec),
+        remedy,
+        duration=people_duration(2.0, 1e-4, curator.unit),
+        accepted=yes or curator.source.simulated,
     )
     return Request(plan, carry_out, advice=foreseen)
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from tacit.errors import DataError, PlanError
 from tacit.methods import find_method
 from tacit.study import words
-from tacit.study.narration import Interrupted
 from tacit.study.verbs import Request, make_tracker
+from tacit.study.words import Interrupted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from tacit.methods.experts import GivenAnchors, LearnedPolicies, UniformAnchors
     from tacit.privacy.certificate.certificate import Release
     from tacit.study.account import Account
-    from tacit.study.curator import Curator
     from tacit.study.experts import Plan
     from tacit.study.folder import RunFolder
+    from tacit.study.verbs import Curator
     from tacit.units import Unit
     from tacit_worlds.populations import World
 

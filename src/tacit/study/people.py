@@ -25,7 +25,7 @@ from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.study.environments import builtin_simulator
-from tacit.study.narration import Advance
+from tacit.study.words import Advance
 from tacit.tracking import TensorBoard
 
 SHARE = 4

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tacit.errors import DataError, FileError, MechanismError, PlanError, TacitError
-from tacit.study.narration import Narrator
+from tacit.study.words import Narrator
 from tacit.units import UnitKey
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tacit.data.texts import Texts
     from tacit.data.trajectories import Trajectories
     from tacit.privacy.ledger.ledger import Ledger
-    from tacit.privacy.vault.ranks import Ranks
+    from tacit.privacy.vault.sharded_vault import Ranks
     from tacit.privacy.vault.vault import Vault
     from tacit.study.movement import Movement, Whereabouts
     from tacit.tracking import Tracker
@@ -394,7 +394,7 @@ def find_ranks() -> Ranks | None:
     """The processes of the `torchrun` that started this one, if one did."""
     if "WORLD_SIZE" not in os.environ:
         return None
-    from tacit.privacy.vault.ranks import Ranks
+    from tacit.privacy.vault.sharded_vault import Ranks
 
     started = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
     return Ranks() if started else None

@@ -13,8 +13,8 @@ from tacit.study import imitate as imitating
 from tacit.study import improve as improving
 from tacit.study import learn as learning
 from tacit.study import synthesize as synthesizing
-from tacit.study.narration import Narrator, SilentNarrator, translate_options
 from tacit.study.verbs import Request, known_words, normalise_words, settings_of, verb
+from tacit.study.words import Narrator, SilentNarrator, translate_options
 from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class Study:
         lead: Lead | None = None,
         **reading: Any,
     ) -> None:
-        from tacit.study.curator import Curator
         from tacit.study.records import Lead, resolve_source
+        from tacit.study.verbs import Curator
         from tacit.study.words import Budget
 
         narrator, lead = SilentNarrator() if narrator is None else narrator, Lead() if lead is None else lead

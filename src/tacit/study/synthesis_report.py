@@ -173,6 +173,7 @@ def _contents(job: SynthesisJob, learned: Release[Any], drawn: Sequences, data: 
     from tacit.evaluation.report import tables
     from tacit.evaluation.report.evidence import Cost
     from tacit.evaluation.sequences import Sequences
+    from tacit.methods.synthesis.people import PeopleSynthesizer
     from tacit.study import simulators
 
     seed, synthetic = job.seed, drawn.columns
@@ -199,6 +200,8 @@ def _contents(job: SynthesisJob, learned: Release[Any], drawn: Sequences, data: 
         )
         contents["whole_trajectories"], scores = whole["whole_trajectories"], scores + whole["scores"]
     contents |= {"scores": scores, "warning": job.warning}
+    if isinstance(learned.value, PeopleSynthesizer):
+        contents["dependence"] = learned.value.scheme.dependence()
     if real is None:
         return contents
     contents["embedding"] = tables.picture(real, synthetic, seed=seed)

@@ -19,9 +19,9 @@ from tacit.units import RowsShape
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
     from tacit.privacy.certificate.certificate import Release
-    from tacit.study.curator import Curator
     from tacit.study.folder import RunFolder
     from tacit.study.records import Source
+    from tacit.study.verbs import Curator
 
 AUTO = "auto"
 """The method that is best for the records, by what is public of them."""
@@ -122,7 +122,8 @@ def synthesize(
     from tacit.data.trajectories import Trajectories, copied_ends_error
     from tacit.study import synthesis_plans as plans
     from tacit.study.account import VerbPhrases
-    from tacit.study.advice import Advice, diffusion_seconds, synthesis_figures, synthesis_notes
+    from tacit.study.advice import Advice, synthesis_figures, synthesis_notes
+    from tacit.study.durations import synthesis_duration
     from tacit.study.folder import Stopwatch, require_free, require_packages
     from tacit.validation import require_valid
 
@@ -229,8 +230,7 @@ def synthesize(
         synthesis_figures,
         "fewer columns, or coarser labels",
         synthesis_notes(plan, source.spec),
-        pace=method,
-        seconds=diffusion_seconds(plan, source.spec),
+        synthesis_duration(plan, source.spec, count),
         accepted=yes or source.simulated,
     )
     return Request(plan, partial(release, curator, job), said, advice=foreseen)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.errors import FileError, LedgerError
 from tacit.study import words
-from tacit.study.narration import Narrator, SilentNarrator
 from tacit.study.verbs import Request, make_tracker, settings_of, standalone_verb
+from tacit.study.words import Narrator, SilentNarrator
 from tacit.units import Relation, Unit
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def train(
     arguments = {name: value for name, value in arguments.items() if value is not None and value is not False}
     arguments = {name: value for name, value in arguments.items() if (name, value) not in _LEFT}
     from tacit.methods.policy_gradient import VotesPlan
+    from tacit.study.durations import training_duration
     from tacit.study.folder import SIMULATED, RunFolder, require_free
 
     options = settings_of(None, inspect.unwrap(train), arguments, *REPORTS)
@@ -169,6 +170,8 @@ def train(
         first, last = (f"{plan.noise_at(k, of=plan.rounds):.3g}" for k in (0, plan.rounds - 1))
         spread = first if first == last else f"{first} (first) to {last} (last)"
         numbers += f" Noise of a round: {spread} times the most that one contribution counts."
+    trainings = 1 + sum(role != "released" for _, role, _ in shown) * runs
+    duration = str(training_duration(plan, people, trainings, evaluate))
     nothing = (PROMISES_NOTHING,) if math.isinf(plan.epsilon or 0.0) else ()
 
     def carry_out(_: Mapping[str, Any]) -> Release[TrainedPolicies]:
@@ -180,7 +183,7 @@ def train(
         with RunFolder.attempt(out, "train", options, resume=resume) as run:
             return _release(learn, people, shown, arguments, narrator, run)
 
-    return Request(plan, carry_out, (*nothing, numbers, f"The people {SIMULATED}"))
+    return Request(plan, carry_out, (*nothing, numbers, f"The people {SIMULATED}", duration))
 
 
 def _require_consistent(method: str, arguments: Mapping[str, Any]) -> None:

@@ -146,9 +146,9 @@ def test_cells_have_fresh_seeds_and_configurations_of_their_own(
 ) -> None:
     keys = people_hospitals.rows()
     assert len(keys) == len(set(keys)) == 5 * (6 * 6 + 4 * 2) + 2 * 2  # real and shuffled rows have no epsilon
-    assert keys[-4:] == [f"{one}/20000/people/inf/{seed}" for one in ("linear", "nonlinear") for seed in (311, 312)]
-    assert {key.split("/")[-1] for key in keys} == {"311", "312", "313", "314", "315"}
-    assert keys[:2] == ["linear/20000/real/0/311", "linear/20000/people/2/311"]
+    assert keys[-4:] == [f"{one}/20000/people/inf/{seed}" for one in ("linear", "nonlinear") for seed in (411, 412)]
+    assert {key.split("/")[-1] for key in keys} == {"411", "412", "413", "414", "415"}
+    assert keys[:2] == ["linear/20000/real/0/411", "linear/20000/people/2/411"]
     asked = [people_hospitals.configuration(key) for key in people_hospitals.rows([1])]
     assert len({str(one) for one in asked}) == 46
     monkeypatch.setattr(people_hospitals, "TRUTH", (1_000, 999))
@@ -174,7 +174,7 @@ def test_the_table_says_on_how_many_measures_people_are_ahead(tmp_path: Path, mo
         for way, effects, lag, gain in (("real", 0.0, 0.0, 2.0), ("people", 0.1, 0.4, 1.5), ("aim", 0.2, 0.3, 1.0)):
             key = people_hospitals.key("linear", 20_000, way, 2.0, seed)
             results.rows[key] = values(effects=effects + seed / 1e3, lag_1=lag, gain=gain)
-    results.rows[people_hospitals.key("linear", 20_000, "people", 2.0, 311)]["values"]["lag_3"] = (
+    results.rows[people_hospitals.key("linear", 20_000, "people", 2.0, 411)]["values"]["lag_3"] = (
         0.1  # which no table of steps has
     )
     found = people_hospitals.columns(results, ("linear", 20_000, 2.0))

@@ -26,8 +26,8 @@ from experiments.pategail import (
     mobility_ways,
 )
 from tacit.evaluation.audits import library
+from tacit.methods.mobility import baselines as baseline
 from tacit.methods.mobility import pategail
-from tacit.methods.mobility.baselines import algorithm as baseline
 
 MODULES: tuple[Any, ...] = (
     mobility_noise,

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.lib.attacks import tpr_bound
 from experiments.lib.shadows import Block, blocks, read, scored
 from experiments.lib.store import Store
 
 from experiments.lib import table_cache
 from experiments.privorl import table6_shadows as shadows
-from tacit.evaluation.attacks import tpr_bound
 
 
 def test_a_small_block_is_run_through_the_vault_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.privacy.ledger.ledger import SUM, Ledger
 from tacit.privacy.noise.lattice import step
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.ranks import Int64
-from tacit.privacy.vault.sharded_vault import ShardedVault, serve
+from tacit.privacy.vault.sharded_vault import Int64, ShardedVault, serve
 from tacit.units import Unit
 
 KEY = b"0123456789abcdef"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.privacy.vault.isolation import run_silently
-from tacit.privacy.vault.silence import silence_warnings
+from tacit.privacy.vault.removal import silence_warnings
 
 
 def test_steps_of_four_threads_show_nothing() -> None:

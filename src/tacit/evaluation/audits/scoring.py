@@ -30,8 +30,8 @@ from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.mechanisms.tallies import Tally, contribution_vectors
 from tacit.privacy.noise.correlated import coefficients, sensitivity
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.arrivals import enrolled_rows
 from tacit.privacy.vault.base import Run
-from tacit.privacy.vault.enrolled import enrolled_rows
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.isolation import IsolationChecks
 from tacit.privacy.vault.memory import outline
@@ -249,7 +249,7 @@ class ScoredDevices(FederatedVault):
 
 class Visitors:
     """People who are met: the canaries who are `present` [m], in the first `participations` meetings; nobody else
-    answers. `rows` are each canary's with any actor: columns [m, L, ...] of `vault.enrolled.enrolled_rows`."""
+    answers. `rows` are each canary's with any actor: columns [m, L, ...] of `vault.arrivals.enrolled_rows`."""
 
     simulated = True
 

@@ -87,6 +87,7 @@ def sections(
     returns: Sequence[Return] = (),
     curves: Sequence[Curve] = (),
     whole_trajectories: WholeTrajectories | None = None,
+    dependence: Sequence[tuple[str, str]] = (),
     embedding: Sequence[evidence.Points] = (),
     nearest: NearestRecords | None = None,
     audits: Sequence[evidence.PlantedAudit] = (),
@@ -105,6 +106,7 @@ def sections(
             private people's records has none: such figures would not be differentially private.
         map, scores, marginals, correlation, returns, curves: the sections; None or () leaves one out.
         whole_trajectories: trajectories as wholes.
+        dependence: what is drawn, in order, and what it is drawn given, by the release alone.
         embedding: tables as points of one t-SNE picture.
         nearest: how near synthetic rows come to single records.
         audits, attacks: what was tried against the promise, with planted or simulated records.
@@ -153,6 +155,7 @@ def sections(
         Section("Column by column", blocks.make_grid(columns, legend=legend), id="columns"),
         _correlation_section(correlation, name),
         trajectories_section(whole_trajectories, name),
+        _dependence_section(dependence),
         evidence.picture_section(embedding),
         _usefulness_section(returns, curves, unit),
         evidence.copies_section(nearest),
@@ -183,6 +186,12 @@ def _glance_section(
     banners = () if warning is None else (Banner(*warning, "absent"),)
     share = blocks.Paragraphs([describe_weights(certificate.get("plan") or {})], "details")
     return Section("At a glance", (Facts(facts), *banners, share), id="glance", before=True)
+
+
+def _dependence_section(dependence: Sequence[tuple[str, str]]) -> Section:
+    lead = "More people or more epsilon add columns on the right. What is not there has no influence in synthetic rows."
+    rows = [TableRow(name, {"is drawn given": given}) for name, given in dependence]
+    return Section("What follows what", blocks.make_table("column", rows, words=True), lead=lead, id="dependence")
 
 
 def _usefulness_figure(returns: Sequence[Return], scores: Sequence[evidence.Score], unit: str) -> tuple[str, str]:

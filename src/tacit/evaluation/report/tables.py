@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -9,7 +10,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from tacit.data.columns import dimensions
 from tacit.data.spec import Box, Discrete, PublicSpec
@@ -37,7 +39,6 @@ from tacit.evaluation.report.whole_trajectories import (
     trajectory_scores,
 )
 from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics
-from tacit.evaluation.statistics import t_interval
 from tacit.evaluation.structure import lag_closeness, structure
 from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
 
@@ -436,3 +437,14 @@ def _trajectory_score(
         return None
     encoder = train_encoder(public, horizon=longest, stride=-(-longest // TRAJSCORE_STEPS), seed=seed)
     return traj_score(encoder, reference, synthetic, seed=seed)
+
+
+def t_interval(values: ArrayLike) -> tuple[float, float, float]:
+    """Mean of independent runs and its two-sided 95 % t-interval: (mean, low, high); infinite for a single run."""
+    numbers = np.asarray(values, np.float64)
+    mean = float(numbers.mean())
+    if numbers.size < 2:
+        return mean, -math.inf, math.inf
+    quantile = float(stats.t.ppf(0.975, numbers.size - 1))
+    half = quantile * float(numbers.std(ddof=1)) / math.sqrt(numbers.size)
+    return mean, mean - half, mean + half

@@ -15,10 +15,7 @@ from torch import Tensor, nn
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import Sampler, TransitionsPlan
-
-FREQUENCIES = 8
-"""Random Fourier frequencies of the noise embedding (the paper: embedding dimension 16 = 8 sines + 8 cosines)."""
+from tacit.methods.synthesis.plan import EMBEDDING, FREQUENCIES, Sampler, TransitionsPlan
 
 
 class ResidualMLP(nn.Module):
@@ -44,7 +41,7 @@ class ResidualMLP(nn.Module):
     frequencies: Tensor
     octaves: Tensor
 
-    def __init__(self, size: int, *, width: int, depth: int, harmonics: int, embedding: int = 128) -> None:
+    def __init__(self, size: int, *, width: int, depth: int, harmonics: int, embedding: int = EMBEDDING) -> None:
         super().__init__()
         draws = torch.randn(FREQUENCIES, generator=torch.Generator().manual_seed(0))
         self.register_buffer("frequencies", 2 * math.pi * draws)

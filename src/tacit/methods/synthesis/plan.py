@@ -19,6 +19,11 @@ from tacit.serialization import OPTIONAL
 from tacit.validation import require_fraction, require_positive, require_valid, require_whole
 
 SamplerMethod = Literal["dpm_solver", "heun"]
+FREQUENCIES = 8
+"""Random Fourier frequencies of the noise embedding (the paper: embedding dimension 16 = 8 sines + 8 cosines)."""
+EMBEDDING = 128
+"""Width of that embedding, after one more layer."""
+
 CuriosityMode = Literal["replace", "append_pool"]
 Schedule = Literal["cosine", "constant"]
 

@@ -93,7 +93,8 @@ def estimate(leaves: Leaves, relation: Relation) -> tuple[LossGrid, ...]:
 
 def _compose(leaves: Leaves, relation: Relation, swapped: bool) -> LossGrid:
     steps = [(*_step(leaf, relation, swapped), count) for leaf, count in leaves]
-    variance = sum(count * _variance(losses, masses) for losses, masses, count in steps)
+    spreads = [(losses - float(np.dot(losses, masses)), masses, count) for losses, masses, count in steps]
+    variance = sum(count * float(np.dot(centred**2, masses)) for centred, masses, count in spreads)
     low, high = _range(steps, math.sqrt(variance))
     interval = spacing(variance, sum(count for *_, count in steps), 1e-4)
     size = min(1 << max(10, math.ceil(math.log2((high - low) / interval))), MAX_GRID)
@@ -159,8 +160,3 @@ def _shift_losses(losses: Array, masses: Array, count: int) -> tuple[float, Arra
     """The largest loss, and every loss less it: taken out of the exponential, which then cannot overflow."""
     top = float(losses.max())
     return top, losses - top, masses, count
-
-
-def _variance(losses: Array, masses: Array) -> float:
-    mean = float(np.dot(losses, masses))
-    return float(np.dot((losses - mean) ** 2, masses))

@@ -21,8 +21,15 @@ from tacit.privacy.mechanisms.tallies import Tally, contribution_vectors
 from tacit.privacy.vault import removal
 from tacit.privacy.vault.invented import invented_crowd
 from tacit.privacy.vault.memory import PLAIN, find_foreign, fingerprint, outline
-from tacit.privacy.vault.removal import CROWDS, FEW, Contributions, Harness, UnitContributions, VectorViews
-from tacit.privacy.vault.silence import silence_warnings
+from tacit.privacy.vault.removal import (
+    CROWDS,
+    FEW,
+    Contributions,
+    Harness,
+    UnitContributions,
+    VectorViews,
+    silence_warnings,
+)
 
 if TYPE_CHECKING:
     import torch

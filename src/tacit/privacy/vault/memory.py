@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import MechanismError
-from tacit.privacy.vault.silence import silence_warnings
+from tacit.privacy.vault.removal import silence_warnings
 
 _LRU_CACHE = type(functools.lru_cache(len))
 _LIBRARIES = frozenset({"tacit", "numpy", "torch"}) | sys.stdlib_module_names

@@ -38,8 +38,8 @@ from tacit.privacy.noise.lattice import round_to_lattice
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import arrivals
+from tacit.privacy.vault.arrivals import enrolled_rows
 from tacit.privacy.vault.base import BaseVault, Run, vault_error
-from tacit.privacy.vault.enrolled import enrolled_rows
 from tacit.privacy.vault.isolation import IsolationChecks, Value, foreign_names, require_pure_form, run_silently
 from tacit.privacy.vault.memory import copy_plain_state
 from tacit.tracking import Tracker

@@ -9,8 +9,8 @@ from tacit.data.mobility.days import SLOTS, actions
 from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.movement import play
 from tacit.envs.spaces import JumpLaw
-from tacit.methods.mobility.baselines import models
-from tacit.methods.mobility.baselines.models import MeanStatistic
+from tacit.methods.mobility import baselines as models
+from tacit.methods.mobility.baselines import MeanStatistic
 from tacit.methods.mobility.moves import MoveContribution
 from tacit.methods.mobility.plan import ZeroContribution
 

@@ -134,7 +134,7 @@ def test_what_a_person_adds_is_bounded_and_depends_on_nobody_else(action: Space)
     scheme = read_densities(plan.scheme, NumberShares(plan.scheme)(rows, None).sum(axis=0), 0.0)[0]
     scheme = solve_regressions(scheme, VisitMoments(scheme)(rows, None).sum(axis=0), 0.0).with_nodes(40.0, 5.0, 0.1)
     bounds = {part.name: part.clip_norm for part in plan.parts()}
-    assert bounds[REGRESSION] == 5**0.5  # four numbers that change, and what is done
+    assert bounds[REGRESSION] == pytest.approx(5.49**0.5)  # four numbers that change, what is done, and less the reward
     for name, work in ((HISTOGRAMS, NumberShares), (REGRESSION, VisitMoments), (TABLES, VisitTables)):
         vectors = work(scheme)(rows, None)
         assert np.linalg.norm(vectors, axis=1).max() <= bounds[name] * (1 + 1e-9)

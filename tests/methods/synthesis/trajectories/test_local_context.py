@@ -19,9 +19,8 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Pretraining
 from tacit.methods.synthesis.table_matching import TableMatching
 from tacit.methods.synthesis.trajectories import stitching
-from tacit.methods.synthesis.trajectories.local_context import LocalContext
 from tacit.methods.synthesis.trajectories.models import fragment_model
-from tacit.methods.synthesis.trajectories.networks import StartNetwork
+from tacit.methods.synthesis.trajectories.networks import LocalContext, StartNetwork
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.pretraining import public_encoder, share_noise, visit_worlds
 from tacit.privacy.mechanisms.releases import Axis

@@ -26,7 +26,7 @@ from tacit.methods.synthesis.laws import estimate_laws, forget_tail, forget_unse
 from tacit.methods.synthesis.people import sampling
 from tacit.methods.synthesis.people.densities import Density
 from tacit.methods.synthesis.people.plan import HISTOGRAMS, REGRESSION, TABLES, PeoplePlan
-from tacit.methods.synthesis.people.scheme import Scheme
+from tacit.methods.synthesis.people.scheme import Parent, Scheme
 from tacit.methods.synthesis.people.sums import (
     NumberShares,
     VisitMoments,
@@ -159,7 +159,12 @@ def fit(
             steps, table = np.arange(len(table) + 1.0), forget_tail(table, deviation[TABLES])
             laws.append(np.diff(Density.of(steps, table, deviation[TABLES]).cumulative)[None])
             continue
-        ordinal = [scheme.is_ordinal(parent) for parent in node.parents]
-        laws.append(estimate_laws(table, scheme.shape(node), deviation[TABLES], ordinal))
+        # What is paid where an episode terminates says nothing of what is paid elsewhere.
+        apart = 2 if node.parents[:1] == (Parent("over", 0),) else 1
+        parents = node.parents[apart - 1 :]
+        shape = [scheme.parent_size(parent) for parent in parents]
+        ordinal = [scheme.is_ordinal(parent) for parent in parents]
+        tables = np.split(table, apart)
+        laws.append(np.concatenate([estimate_laws(one, shape, deviation[TABLES], ordinal) for one in tables]))
     people = PeopleSynthesizer(plan, scheme, tuple(laws))
     return vault.release(run, people, label=plan.label())

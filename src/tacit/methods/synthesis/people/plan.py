@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis.people.scheme import ONCE, Scheme, default_nodes
-from tacit.methods.synthesis.people.sums import LOOSE, count_moments
+from tacit.methods.synthesis.people.sums import LOOSE, count_moments, moment_weights
 from tacit.methods.synthesis.people.visits import list_variables
 from tacit.methods.synthesis.plan import SynthesisPlan, label
 from tacit.parameters import Option
@@ -67,11 +67,14 @@ class PeoplePlan(SynthesisPlan):
         scheme = self.scheme
         once = sum(node.role in ONCE for node in default_nodes(scheme))
         others = sum(node.role not in ONCE for node in default_nodes(scheme))
-        moments = count_moments(scheme)
-        squares = {HISTOGRAMS: len(scheme.numbers), REGRESSION: len(moments), TABLES: once + LOOSE * others}
+        moments, norm = count_moments(scheme), sum(weight**2 for weight in moment_weights(scheme))
+        squares = {HISTOGRAMS: len(scheme.numbers), REGRESSION: norm, TABLES: once + LOOSE * others}
         shares = {name: share for name, share in zip(squares, self.shares, strict=True) if squares[name]}
         whole, sigma = sum(shares.values()), self.noise_multiplier
-        products = [Block(kind="gram", share=1 / len(moments), size=size, width=size) for size in moments]
+        products = [
+            Block(kind="gram", share=weight**2 / norm, size=size, width=size)
+            for size, weight in zip(moments, moment_weights(scheme), strict=True)
+        ]
         return tuple(
             PoissonSum(
                 name=name,

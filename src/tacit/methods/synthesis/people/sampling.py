@@ -13,7 +13,7 @@ from tacit.data.sources.expressions import compute_rewards
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.methods.synthesis.laws import draw
 from tacit.methods.synthesis.people.scheme import Node, Parent, ParentKind, Role, Scheme
-from tacit.methods.synthesis.people.sums import expected, leaning_of
+from tacit.methods.synthesis.people.sums import expected, leaning_of, worth_of
 from tacit.methods.synthesis.people.visits import BEGINS_AGAIN, GOES_ON, STOPS, Variable
 
 if TYPE_CHECKING:
@@ -53,7 +53,12 @@ class PeopleDrawing:
             known |= {Parent("missing", i): np.zeros(count), Parent("missed", i): np.full(count, 2.0)}
         for i in range(len(self._scheme.done)):
             known |= {Parent("action", i): np.full(count, np.nan), Parent("last", i): np.full(count, np.nan)}
-        counts = [Parent("age", 0), Parent("over", 0), *(Parent("lean", i) for i in self._scheme.habits)]
+        counts = [
+            Parent("age", 0),
+            Parent("over", 0),
+            Parent("worth", 0),
+            *(Parent("lean", i) for i in self._scheme.habits),
+        ]
         return known | {parent: np.zeros(count) for parent in counts}
 
     def _codes(self, node: Node) -> Integers:
@@ -84,6 +89,7 @@ class PeopleDrawing:
             known[Parent("action", i)] = self._value(self._nodes["action", i])
         ending, over = self._end(number)
         known[Parent("over", 0)] = over.astype(np.float64)
+        known |= worth_of(scheme, known)
         reward = np.zeros(count)
         if (node := self._nodes.get(("reward", 0))) is not None:
             cut = scheme.cut(node)

@@ -6,7 +6,8 @@
         actions | what is most likely by all that is seen (`Scheme.leanings`), what is seen now, last action
         end by a cut | visits of the episode so far, what is seen now; where the last row of an episode has an action,
                        what is seen now, action            end by termination | what is seen now, action
-        reward | whether it terminated, action, what is seen now; or computed by the spec's expression
+        reward | whether it terminated, what is expected by all that is seen and done (`RewardModel`), action;
+                       or computed by the spec's expression
 
 A node is one of these with its parents; its law is a noisy table. The parents follow from the spec alone
 (`default_nodes`), and are made coarser or fewer until a mean cell holds `TOLD` standard deviations of noise.
@@ -31,7 +32,9 @@ from tacit.serialization import OPTIONAL
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Role = Literal["static", "visits", "first", "duration", "missing", "change", "action", "reward", "end", "terminal"]
-ParentKind = Literal["static", "before", "earlier", "now", "missed", "missing", "last", "action", "age", "over", "lean"]
+ParentKind = Literal[
+    "static", "before", "earlier", "now", "missed", "missing", "last", "action", "age", "over", "lean", "worth"
+]
 _SEEN: tuple[ParentKind, ...] = ("static", "before", "earlier", "now")
 _DONE: tuple[ParentKind, ...] = ("last", "action")
 OWN_COUNTS: Mapping[ParentKind, int] = {"missing": 2, "missed": 3, "over": 2}
@@ -43,12 +46,38 @@ LEVELS = (4, 8, 16)
 TOLD = 2.0
 FEW = 16
 """Labels up to which a category has a say in the expected change of a number."""
+CROSSED = 36
+"""Products of what is done and what is seen that an expected reward has at most."""
 TABLED = 2
 """Numbers that the table of an action holds at most."""
 LARGEST_CHANGE = 3.0
 """Typical steps that a change is clipped to where its expectation is learned."""
+HALVED: frozenset[Role] = frozenset({"first", "duration", "reward"})
+"""Numbers whose own bins are halved before a parent goes."""
 OWN, OWN_REWARD, OWN_DURATION, EVEN = 12, 12, 10, 8
 """Bins of a first or static value, a reward and a duration; even parts of a reward's range, of which few decide."""
+
+
+NODE_WORDS: Mapping[Role, str] = {
+    "visits": "number of visits",
+    "first": "first {}",
+    "missing": "whether {} is missing",
+    "reward": "reward",
+    "end": "cut of an episode",
+    "terminal": "end of an episode",
+}
+PARENT_WORDS: Mapping[ParentKind, str] = {
+    "before": "{} before",
+    "earlier": "{} before that",
+    "last": "the last {}",
+    "missing": "whether {} is missing",
+    "missed": "whether {} was missing",
+    "age": "visits so far",
+    "over": "whether it ends",
+    "worth": "what all columns and the action let expect",
+    "lean": "the likeliest {} by all columns",
+}
+"""How a report names what is drawn, and what it is drawn given; else by the name alone."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +91,12 @@ class Parent:
 
 @dataclass(frozen=True)
 class Node:
-    """What is drawn: the variable number `index` in this role, given its parents."""
+    """What is drawn: the variable number `index` in this role, given its parents; if `coarse`, in half as many bins."""
 
     role: Role
     index: int = 0
     parents: tuple[Parent, ...] = ()
+    coarse: bool | None = dataclasses.field(default=None, metadata=OPTIONAL)  # True or None
 
 
 @dataclass(frozen=True)
@@ -82,6 +112,21 @@ class ChangeModel:
         """Bins of the residual."""
         halves = np.array([0.15, 0.45, 0.8, 1.2, 1.7, 2.3, 3.2, 8.0]) * self.spread
         return Cut((*(-halves[::-1]).tolist(), *halves.tolist()), Normal(1.1 * self.spread))
+
+
+@dataclass(frozen=True)
+class RewardModel:
+    """The expected reward: `weights` of `reward_features`, in halves of its range; it has this mean and spread."""
+
+    weights: tuple[float, ...]
+    mean: float
+    spread: float
+
+    def quantiles(self, parts: int) -> Floats:
+        """The inner cuts of expected rewards into about equally likely parts, as if they were normal."""
+        from scipy.special import ndtri
+
+        return np.asarray(self.mean + self.spread * ndtri(np.arange(1, parts) / parts))
 
 
 State = Mapping[Parent, Floats]
@@ -104,6 +149,7 @@ class Scheme:
         nodes: what is drawn, in order.
         computes_reward: True where the reward is computed from what is drawn, else None.
         leanings: of each action the weights of a linear score of each label, of which the highest is most likely.
+        worth: of the expected reward; None until it is known, and where the reward is computed.
     """
 
     seen: tuple[Variable, ...]
@@ -118,6 +164,7 @@ class Scheme:
     nodes: tuple[Node, ...] = ()
     computes_reward: bool | None = dataclasses.field(default=None, metadata=OPTIONAL)
     leanings: tuple[tuple[tuple[float, ...], ...], ...] = dataclasses.field(default=(), metadata=OPTIONAL)
+    worth: RewardModel | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     @property
     def numbers(self) -> tuple[tuple[int, float, float, bool], ...]:
@@ -160,7 +207,9 @@ class Scheme:
 
     def is_ordinal(self, parent: Parent) -> bool:
         """Whether the values of a parent have an order."""
-        return parent.kind == "age" or (parent.kind not in OWN_COUNTS and not self.variable(parent).labels)
+        if parent.kind in ("age", "worth"):
+            return True
+        return parent.kind not in OWN_COUNTS and not self.variable(parent).labels
 
     def variable(self, parent: Parent) -> Variable:
         """The variable that a parent is of."""
@@ -170,6 +219,8 @@ class Scheme:
         """How many values a parent has."""
         if (size := {**OWN_COUNTS, "age": self.most}.get(parent.kind)) is not None:
             return size
+        if parent.kind == "worth":
+            return LEVELS[parent.level]
         one = self.variable(parent)
         if parent.kind == "lean":
             return one.labels
@@ -179,6 +230,8 @@ class Scheme:
     def _levels(self) -> dict[Parent, Floats]:
         """Of each number as a parent, where it is cut."""
         found: dict[Parent, Floats] = {}
+        if self.worth is not None:
+            found |= {Parent("worth", 0, level): self.worth.quantiles(parts) for level, parts in enumerate(LEVELS)}
         for place, density in enumerate(self.densities[:-1]):
             if density is None:
                 continue
@@ -194,6 +247,8 @@ class Scheme:
         values = state[dataclasses.replace(parent, level=0)]
         if parent.kind in ("age", "lean") or parent.kind in OWN_COUNTS:
             return values.astype(np.int64)
+        if parent.kind == "worth":
+            return np.searchsorted(self._levels[parent], values, side="right")
         unknown, last = np.isnan(values), self.parent_size(parent) - 1
         if self.variable(parent).labels:
             return np.where(unknown, last, np.nan_to_num(values)).astype(np.int64)
@@ -218,10 +273,11 @@ class Scheme:
             return regression.cut
         if density is None or node.role in ("missing", "terminal", "visits", "end"):
             return None
-        if node.role == "reward":
-            low, high = self.reward
-            return quantile_cut(density, OWN_REWARD, even=EVEN, atom=0.0 if low <= 0 <= high else None)
-        return quantile_cut(density, OWN_DURATION if node.role == "duration" else OWN)
+        own, even = {"reward": (OWN_REWARD, EVEN), "duration": (OWN_DURATION, 1)}.get(node.role, (OWN, 1))
+        atom = 0.0 if node.role == "reward" and self.reward[0] <= 0 <= self.reward[1] else None
+        if node.coarse:
+            own, even = own // 2, max(1, even // 2)
+        return quantile_cut(density, own, even=even, atom=atom)
 
     def regression(self, node: Node) -> ChangeModel | None:
         """What a node is expected to be, if its bins are those of what is left."""
@@ -237,6 +293,17 @@ class Scheme:
         missing = node.role in ("static", "action") and one.flag  # of all others the flag is a node of its own
         return (one.labels if cut is None else cut.size) + missing
 
+    def dependence(self) -> tuple[tuple[str, str], ...]:
+        """What is drawn, in order, and what it is drawn given, in words."""
+        found = []
+        for node in self.nodes:
+            one = self.done[node.index] if node.role == "action" else self.seen[node.index]
+            given = [PARENT_WORDS.get(parent.kind, "{}").format(self.variable(parent).name) for parent in node.parents]
+            if self.regression(node) is not None:
+                given.append("all numbers known by then" if node.role == "change" else "all that is seen")
+            found.append((NODE_WORDS.get(node.role, "{}").format(one.name), ", ".join(given) or "nothing"))
+        return tuple(found)
+
     # -- what the scheme is given --------------------------------------------------------------------------------------
 
     def with_nodes(self, units: float, visits: float, deviation: float) -> Scheme:
@@ -249,16 +316,21 @@ class Scheme:
 
     def _trim(self, node: Node, most_cells: float) -> Node:
         """The node with coarser levels, then fewer parents, until its table has at most so many cells."""
-        parents, own = list(node.parents), self.size(node)
-        while parents and own * np.prod(self.shape(Node(node.role, node.index, tuple(parents)))) > most_cells:
+        told = 2 + (Parent("over", 0) in node.parents)
+        while node.parents and self.size(node) * np.prod(self.shape(node)) > most_cells:
+            parents = list(node.parents)
             finest = max(range(len(parents)), key=lambda i: (parents[i].level, i))
-            told = 2 + sum(parent.kind in ("over", "missing") for parent in node.parents)
             spare = {"action": 2, "reward": told}.get(node.role, len(parents))  # of these, the last parent goes first
-            if parents[finest].level == 0 or len(parents) > spare:
+            if len(parents) > spare:
                 parents.pop()
-            else:
+            elif parents[finest].level > 0:
                 parents[finest] = dataclasses.replace(parents[finest], level=parents[finest].level - 1)
-        return dataclasses.replace(node, parents=tuple(parents))
+            elif node.role in HALVED and not node.coarse:  # what a number depends on says more than its finest bins
+                node = dataclasses.replace(node, coarse=True)
+            else:
+                parents.pop()
+            node = dataclasses.replace(node, parents=tuple(parents))
+        return node if node.parents else dataclasses.replace(node, coarse=None)
 
 
 def default_nodes(scheme: Scheme) -> Iterator[Node]:
@@ -276,7 +348,7 @@ def default_nodes(scheme: Scheme) -> Iterator[Node]:
     about_labels = [Parent("static", i) for i in static if seen[i].labels]
     for j, i in enumerate(moving):
         others = [Parent("now", moving[j - 1])] if j else []
-        yield Node("first", i, (*about, *others, *about_labels))
+        yield Node("first", i, (*others, *about, *about_labels))
     for i in (i for i, one in enumerate(seen) if one.duration):
         if seen[i].flag:
             yield Node("missing", i, (Parent("missed", i),))
@@ -291,12 +363,11 @@ def default_nodes(scheme: Scheme) -> Iterator[Node]:
     for i in range(len(done)):
         lean = [Parent("lean", i)] if i in scheme.habits and done[i].labels else []
         yield Node("action", i, (*lean, *now[:1], Parent("action", i - 1) if i else Parent("last", 0), *now[1:]))
-    flags = [Parent("missing", i) for i in main[:1] if seen[i].flag]
+    coarse = [Parent("now", i) for i in main[:1]]
     if not scheme.computes_reward:
         over = [Parent("over", 0)] * scheme.terminals
-        yield Node("reward", 0, (*over, Parent("action", 0), *now[:1], *flags, *now[1:]))
+        yield Node("reward", 0, (*over, Parent("worth", 0, 2), *coarse, Parent("action", 0)))
     acted = (*now[:1], Parent("action", 0))
-    coarse = [Parent("now", i) for i in main[:1]]
     yield Node("end", 0, acted if scheme.copied_ends else (Parent("age", 0), *coarse))
     if scheme.terminals:
         yield Node("terminal", 0, acted)
@@ -316,6 +387,31 @@ def habit_features(scheme: Scheme, target: int, state: State) -> list[Floats]:
     for i, one in enumerate(scheme.done):
         if one.labels <= FEW:
             columns += [(state[Parent("last", i)] == label) * 0.5 for label in range(one.labels)]
+    return columns
+
+
+def reward_features(scheme: Scheme, state: State) -> list[Floats]:
+    """What a reward is expected from, each [V] within +-1: whether it is the last, all that is seen and done now."""
+    numbers, squares, flags = [], [], [state[Parent("over", 0)]] * scheme.terminals
+    for i, one in enumerate(scheme.seen):
+        values = state[Parent("static" if one.static else "now", i)]
+        if not one.labels:
+            numbers.append(_usual(scheme, i, values))
+            squares.append(numbers[-1] ** 2)
+        elif one.labels <= FEW:
+            numbers += [(values == label) * 0.5 for label in range(one.labels - 1)]
+        if one.flag and not one.static:
+            flags.append(state[Parent("missing", i)])
+    acts = []
+    for i, one in enumerate(scheme.done):
+        values = state[Parent("action", i)]
+        if one.labels and one.labels <= FEW:
+            acts += [(values == label).astype(np.float64) for label in range(one.labels)]
+        elif not one.labels:
+            acts.append(np.nan_to_num((values - one.low) / (one.high - one.low) * 2 - 1))
+    columns = [np.ones(len(state[Parent("action", 0)])), *flags, *numbers, *squares, *acts]
+    if len(acts) * len(numbers) <= CROSSED:  # more would cost more noise than they explain
+        columns += [act * number for act in acts for number in numbers]
     return columns
 
 
@@ -340,8 +436,11 @@ def features(scheme: Scheme, target: int, state: State) -> list[Floats]:
         columns += [np.nan_to_num((np.clip(last, one.low, one.high) - one.low) / span * 2 - 1)]
     others = [i for i in scheme.changing if i != target]
     if len(others) <= 3:  # more would cost more noise than they explain
-        columns += [usual(i, state[Parent("before", i)]) for i in others]
-        columns += [act * usual(i, state[Parent("before", i)]) for act in acts[:-1] for i in others]
+        known = [
+            usual(i, state[Parent("now" if i < target else "before", i)]) for i in others
+        ]  # drawn one after another
+        columns += known
+        columns += [act * value for act in acts[:-1] for value in known]
     for i, variable in enumerate(scheme.seen):
         if variable.duration:
             columns.append(np.clip(np.nan_to_num(usual(i, state[Parent("now", i)])), -1, 1))

@@ -3,8 +3,8 @@
 | sum        | a unit's vector                                                                     | its norm        |
 |------------|-------------------------------------------------------------------------------------|-----------------|
 | histograms | of each number, the shares of its own values in the cells of a public grid          | sqrt(numbers)   |
-| regression | of each changing number, and each action of many numbers, the sum of z z' over its  | sqrt(targets)   |
-|            | visits over that sum's own norm                                                     |                 |
+| regression | of each changing number, each action of many numbers and the reward, the sum of z z' | sqrt(targets,   |
+|            | over its visits over that sum's own norm; of the reward times `REWARD_WEIGHT`       | squared weights)|
 | tables     | statics, number of visits and first values once; all else counts / sqrt(visits),    | sqrt(once + 3   |
 |            | together scaled to at most sqrt(3 x their tables)                                   | x others)       |
 
@@ -30,10 +30,12 @@ from tacit.methods.synthesis.people.scheme import (
     Node,
     Parent,
     ParentKind,
+    RewardModel,
     Scheme,
     State,
     features,
     habit_features,
+    reward_features,
 )
 from tacit.methods.synthesis.people.visits import GOES_ON, CutVisits
 
@@ -48,6 +50,8 @@ AT_ONCE = 2**20
 """Products that are held at a time, at most."""
 MOVES: tuple[ParentKind, ParentKind] = ("now", "before")
 RIDGE = 0.6
+REWARD_WEIGHT = 0.7
+"""Norm of a unit's moments of the reward, where that of a change's is 1."""
 LEAST_SPREAD = 0.003
 """Of a residual's variance, as a share of the largest change's square."""
 
@@ -105,8 +109,8 @@ class VisitMoments:
         """[U, upper triangles of all targets]; what lies off the diagonal is times sqrt(2)."""
         visits = self.scheme.visits_of(rows)
         vectors = np.zeros((visits.units, sum(count_moments(self.scheme))))
-        begin = 0
-        for here, columns in self._regressed(visits, state_of(self.scheme, visits)):
+        begin, regressed = 0, self._regressed(visits, state_of(self.scheme, visits))
+        for weight, (here, columns) in zip(moment_weights(self.scheme), regressed, strict=True):
             z = np.stack(columns)
             i, j = np.triu_indices(len(z))
             rows_of = np.searchsorted(i, np.arange(len(z) + 1))
@@ -123,7 +127,7 @@ class VisitMoments:
                     total[owners] = np.add.reduceat(products, starts, axis=1).T
             total *= np.where(i == j, 1.0, np.sqrt(2.0))
             norms = np.linalg.norm(total, axis=1, keepdims=True)
-            total /= np.where(norms > 0, norms, 1.0)
+            total *= weight / np.where(norms > 0, norms, 1.0)
         return vectors
 
     def _regressed(self, visits: CutVisits, known: State) -> Iterator[tuple[Integers, list[Floats]]]:
@@ -140,6 +144,11 @@ class VisitMoments:
             labels = [(acts == label).astype(np.float64) for label in range(one.labels)]
             answers = labels or [np.clip((acts - one.low) / (one.high - one.low) * 2 - 1, -1, 1)]
             yield here, [*habit_features(scheme, target, part), *answers]
+        if not scheme.computes_reward:
+            here, (low, high) = np.flatnonzero(visits.acted), scheme.reward
+            part = {parent: values[here] for parent, values in known.items()}
+            answer = np.clip((visits.reward[here] - low) / (high - low) * 2 - 1, -1, 1)
+            yield here, [*reward_features(scheme, part), answer]
 
 
 def count_moments(scheme: Scheme) -> list[int]:
@@ -150,7 +159,15 @@ def count_moments(scheme: Scheme) -> list[int]:
     widths = [len(features(scheme, target, nothing)) + 1 for target in scheme.changing]
     habits = [(habit_features(scheme, target, nothing), scheme.done[target].labels) for target in scheme.habits]
     widths += [len(columns) + max(1, labels) for columns, labels in habits]
+    if not scheme.computes_reward:
+        widths.append(len(reward_features(scheme, nothing)) + 1)
     return [width * (width + 1) // 2 for width in widths]
+
+
+def moment_weights(scheme: Scheme) -> list[float]:
+    """The norm of a unit's moments of each regression: what is expected of a reward only sorts its table's cells."""
+    own = len(scheme.changing) + len(scheme.habits)
+    return [1.0] * own + [REWARD_WEIGHT] * (not scheme.computes_reward)
 
 
 def solve_regressions(scheme: Scheme, sums: Floats, deviation: float) -> Scheme:
@@ -158,23 +175,30 @@ def solve_regressions(scheme: Scheme, sums: Floats, deviation: float) -> Scheme:
     own = len(scheme.seen)
     regressions: list[ChangeModel | None] = [None] * (own + len(scheme.done))
     leanings: list[Scores] = [()] * len(scheme.done)
+    done, worth = len(scheme.done), None
     places, begin = [*scheme.changing, *(own + i for i in scheme.habits)], 0
-    for place, size in zip(places, count_moments(scheme), strict=True):
-        part, begin = sums[begin : begin + size], begin + size
+    places += [own + done] * (not scheme.computes_reward)
+    for place, size, weight in zip(places, count_moments(scheme), moment_weights(scheme), strict=True):
+        part, begin = sums[begin : begin + size] / weight, begin + size
         width = int(np.sqrt(2 * size))
         i, j = np.triu_indices(width)
         moments = np.zeros((width, width))
         moments[i, j] = moments[j, i] = part / np.where(i == j, 1.0, np.sqrt(2.0))
-        ridge = RIDGE * deviation * np.sqrt(width)
-        labels = scheme.done[place - own].labels if place >= own else 0
+        ridge = RIDGE * deviation / weight * np.sqrt(width)
+        labels = scheme.done[place - own].labels if own <= place < own + done else 0
         answers = labels or 1
         inner, cross = moments[:-answers, :-answers], moments[:-answers, -answers:]
         if labels:
             leanings[place - own] = _discriminate(inner, cross, np.diag(moments)[-labels:], ridge)
             continue
-        weights = _solve(inner, cross, ridge)[:, 0]
+        weights, visits = _solve(inner, cross, ridge)[:, 0], max(moments[0, 0], 1.0)
+        if place == own + done:
+            mean = float(weights @ inner[0] / visits)
+            spread = np.sqrt(np.clip(weights @ inner @ weights / visits - mean**2, LEAST_SPREAD, 1.0))
+            worth = RewardModel(tuple(weights.tolist()), mean, float(spread))
+            continue
         rest = moments[-1, -1] - 2 * weights @ cross[:, 0] + weights @ inner @ weights
-        spread = np.sqrt(np.clip(rest / max(moments[0, 0], 1.0), LEAST_SPREAD, 1.0))
+        spread = np.sqrt(np.clip(rest / visits, LEAST_SPREAD, 1.0))
         if place < own:
             scale = scheme.change_scale(place)
         else:  # an action lies about the middle of its range, and the first feature is 1
@@ -182,7 +206,7 @@ def solve_regressions(scheme: Scheme, sums: Floats, deviation: float) -> Scheme:
             scale = (high - low) / 2
             weights[0] += (low + high) / 2 / scale
         regressions[place] = ChangeModel(tuple(weights.tolist()), scale, float(spread * scale))
-    return dataclasses.replace(scheme, regressions=tuple(regressions), leanings=tuple(leanings))
+    return dataclasses.replace(scheme, regressions=tuple(regressions), leanings=tuple(leanings), worth=worth)
 
 
 def _solve(inner: Floats, cross: Floats, ridge: float) -> Floats:
@@ -270,11 +294,12 @@ def state_of(scheme: Scheme, visits: CutVisits) -> State:
     for i, values in enumerate(visits.done):
         known |= {Parent("action", i): values, Parent("last", i): visits.previous(values)}
     known |= leaning_of(scheme, known)
+    known[Parent("over", 0)] = visits.terminated.astype(np.float64)
+    known |= worth_of(scheme, known)
     start = np.maximum.accumulate(np.where(visits.begins, np.arange(len(visits.owner)), 0))
     return {
         **known,
         Parent("age", 0): np.arange(len(visits.owner), dtype=np.float64) - start,
-        Parent("over", 0): visits.terminated.astype(np.float64),
     }
 
 
@@ -302,6 +327,14 @@ def leaning_of(scheme: Scheme, known: State) -> State:
             scores = [(columns * np.asarray(weights)).sum(axis=1) for weights in labels]
             found[Parent("lean", i)] = np.argmax(scores, axis=0).astype(np.float64)
     return found
+
+
+def worth_of(scheme: Scheme, known: State) -> State:
+    """The expected reward [V], in halves of its range from the middle, where it is modelled."""
+    if scheme.worth is None:
+        return {}
+    columns = np.stack(reward_features(scheme, known), axis=1)  # row by row, as of changes
+    return {Parent("worth", 0): (columns * np.asarray(scheme.worth.weights)).sum(axis=1)}
 
 
 def codes_of(scheme: Scheme, visits: CutVisits, known: State, node: Node) -> tuple[Integers, Integers]:

@@ -10,7 +10,7 @@ Input: public trajectories, private ones behind a vault, a calibrated plan (T, T
           fragments of H rows and K noise draws, clipped to C; their sum gets N(0, (sigma C)^2)
 7.     theta <- Adam(theta, g_t)
 8. with matching: h <- vault.noisy_sum: every unit gives the mean histograms of its rows, clipped together; with
-   local context this comes first, and both models see h around every place from then on (local_context.py)
+   local context this comes first, and both models see h around every place from then on (networks.py)
 9. release the averages and h; stitching trajectories and weighting them is post-processing (stitching.py)
 """
 

@@ -111,7 +111,7 @@ class TrajectoriesPlan(DiffusionPlan):
     sampler: Sampler = field(default_factory=lambda: Sampler(sigma_max=40.0))
     local_context: Option[int | None] = None
     """up to how many bins around the place in which a row begins the networks are shown these histograms
-    (`local_context.py`); by default they are shown none. They have to be pre-trained on many public worlds then, and
+    (`networks.py`); by default they are shown none. They have to be pre-trained on many public worlds then, and
     may be left as they are: with `steps` and `start_steps` of 0 the histograms are all that is learned of private rows.
     """
 

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from experiments.lib.statistics import Estimate, bootstrap, compare, iqm, is_disjoint, ratio
 from scipy import stats
 
 from tacit.errors import DataError
-from tacit.evaluation.statistics import Estimate, bootstrap, compare, iqm, is_disjoint, ratio, t_interval
+from tacit.evaluation.report.tables import t_interval
 
 
 def test_a_quarter_is_left_out_at_either_end() -> None:

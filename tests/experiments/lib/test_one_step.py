@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from experiments.lib.one_step import one_step_errors
 
 from tacit.errors import DataError
-from tacit.evaluation.dynamics import one_step_errors
 
 STATES = np.arange(1.0, 13.0, dtype=np.float32).reshape(4, 3)
 

@@ -6,11 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-
-from tacit.data.mobility.days import SLOTS, STAY, Days, actions, distinct_counts
-from tacit.data.mobility.grids import RegularGrid
-from tacit.envs.movement import FixedPolicy, possible_actions
-from tacit.evaluation.attacks import (
+from experiments.lib.attacks import (
     AttackResult,
     Candidates,
     ContributionDirection,
@@ -23,7 +19,11 @@ from tacit.evaluation.attacks import (
     auc_bound,
     run_trials,
 )
-from tacit.methods.mobility.baselines.models import ActionFractions, epr_policy
+
+from tacit.data.mobility.days import SLOTS, STAY, Days, actions, distinct_counts
+from tacit.data.mobility.grids import RegularGrid
+from tacit.envs.movement import FixedPolicy, possible_actions
+from tacit.methods.mobility.baselines import ActionFractions, epr_policy
 
 GRID = RegularGrid(0.0, 0.0, 0.19, 0.19, 0.01)
 PEOPLE, DAYS, DELTA = 24, 6, 1e-5

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from experiments.lib.two_samples import ColumnFeatures, two_sample_test
 from scipy.stats import norm
 
 from tacit.errors import DataError
 from tacit.evaluation.fidelity import independent_columns
-from tacit.evaluation.two_samples import ColumnFeatures, two_sample_test
 
 Columns = dict[str, np.ndarray]
 

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-
-from tacit.errors import DataError
-from tacit.evaluation import attacks
-from tacit.evaluation.attacks import (
+from experiments.lib.attacks import (
     RankedScores,
     Trials,
     attack,
@@ -21,6 +18,9 @@ from tacit.evaluation.attacks import (
     run_trials,
     tpr_bound,
 )
+
+from experiments.lib import attacks
+from tacit.errors import DataError
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 
 PEOPLE, DELTA = 20, 1e-5

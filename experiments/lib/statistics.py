@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 from tacit.errors import DataError
 
@@ -160,14 +160,3 @@ def _table(scores: npt.ArrayLike) -> Floats:
 
 def _data_error(what: str, expected: str) -> DataError:
     return DataError(what, where="statistics", expected=expected, remedy="pass one score a run, all of them finite")
-
-
-def t_interval(values: npt.ArrayLike, *, confidence: float = 0.95) -> tuple[float, float, float]:
-    """Mean and two-sided t-interval of the mean of independent runs: (mean, low, high); infinite for a single run."""
-    numbers = np.asarray(values, np.float64)
-    mean = float(numbers.mean())
-    if numbers.size < 2:
-        return mean, -math.inf, math.inf
-    quantile = float(stats.t.ppf(0.5 + confidence / 2, numbers.size - 1))
-    half = quantile * float(numbers.std(ddof=1)) / math.sqrt(numbers.size)
-    return mean, mean - half, mean + half

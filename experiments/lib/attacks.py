@@ -24,6 +24,7 @@ from tacit.data.mobility.days import LAST, SLOTS, Days
 from tacit.envs.movement import MovementPolicy, possible_actions
 from tacit.errors import DataError
 from tacit.evaluation.lower_bounds import Counts, Rate, epsilon_lower_bound, mu_lower_bound
+from tacit.evaluation.membership import roc_area
 
 Floats = NDArray[np.float64]
 Presence = NDArray[np.bool_]
@@ -202,11 +203,6 @@ class RankedScores:
         counted = np.ones(len(self.run), np.int64) if times is None else times[self.run]
         everybody, having = np.cumsum(counted), np.cumsum(counted * self.present)
         return having[self.ends], (everybody - having)[self.ends]
-
-
-def roc_area(scores: Floats, present: Presence) -> float:
-    """`RankedScores.roc_area` of scores and members of one shape."""
-    return RankedScores.of(scores, present).roc_area()
 
 
 def bootstrap_runs(
