@@ -228,14 +228,14 @@ def test_the_whole_source_was_read() -> None:
 
 
 MOST = {
-    "files": 393,
-    "lines": 87_770,
-    "functions": 5_170,
+    "files": 394,
+    "lines": 88_264,
+    "functions": 5_190,
     "private functions of at most three lines used once": 14,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 653,
-    "errors of more than two lines": 40,
-    "lines of these errors": 222,
+    "errors of more than two lines": 39,
+    "lines of these errors": 219,
 }
 """What `tools/form.py` may say at most: lower a figure when it has fallen."""
 

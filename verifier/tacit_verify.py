@@ -156,7 +156,7 @@ PARTS = {
     | {"sampling_rate": SHARE, "rows": ROWS, "horizon": COUNT, "fold": FOLD, "held_out": WHOLE},
     "fixed_size_sum": SUM | {"batch_size": COUNT, "population": UNITS, "rows": ROWS, "horizon": COUNT},
     "user_sum": (SUM | BLOCKS | each("users participations", COUNT))
-    | {"correlation": CORRELATION, "decay": [Numbers(0, 1)]},
+    | {"correlation": CORRELATION, "decay": [Numbers(0, 1)], "fold?": {0, 1}},
     "device_sum": SUM | {"devices": COUNT, "noise": {"shared", "device"}, "floor": COUNT, "bits": range(8, 25)},
     "randomized_responses": READ | each("steps users answers participations", COUNT),
     "selection": each("kind name", str) | SELECTED | {"judge": ({None}, STATED), "candidates": [STATED]},
@@ -259,6 +259,7 @@ def steps_of_part(part, former):
     if kind == "user_sum":  # its noise is that of all sums together
         alone = "blocks" not in part or (len(part["blocks"]) == part["blocks"][0]["share"] == 1 and apart > 1.4142)
         require(alone, "people who are met have several blocks")
+        require("fold" not in part or part["participations"] == 1, "people of a fold are met several times")
         return [(Step("gaussian", 1.0, noise, apart), 1)]
     if kind == "device_sum" and part["noise"] == "shared":  # Gaussian noise, rounded at random with variance 4
         exact = noise**2 - 4 / 4.0 ** part["bits"] if noise else 0.0

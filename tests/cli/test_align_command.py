@@ -45,7 +45,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         "budget-sampled": 1,
         "delta": 1e-5,
         "layer": 0,
-        "people": 6,
+        "people": 4,
         "rounds": 2,
         "tokens": 5,
         "out": tmp_path / "run",
@@ -60,11 +60,16 @@ def test_a_run_is_released_reported_and_tried(
     assert main([*words, "--shrink", "0.001"]) == 0
     run, out = tmp_path / "run", capsys.readouterr().out
     assert "promises (4, 1e-05)-differential privacy to every author" in out
+    value = hub.load(run / "model").value
+    assert f"People   {value.judgement}" in out
     assert main(["certificate", "verify", str(run / "certificate.json")]) == 0
     assert main(["complete", str(run), "--prompts", "the film", "a", "--reference"]) == 0
     assert "Base model" in capsys.readouterr().out
     page = (run / "report.html").read_text()
     assert "Different pairs" in page
+    assert str(value.judgement) in page
+    assert "Whether people like it" in page
+    assert 0 < value.share < 1
     for path in run.rglob("*"):
         assert path.is_dir() or "private" in path.parts or CITY not in path.read_bytes().decode("latin1")
     assert open_to_others(run / "private") == []
@@ -94,6 +99,13 @@ def test_an_interrupted_run_is_resumed(words: list[str], tmp_path: Path, monkeyp
         assert main(words) == 130
     assert main([*words, "--resume"]) == 0
     assert hub.load(tmp_path / "run" / "model").value.iterates.shape[0] == 3
+
+
+def test_where_nobody_judges_the_report_says_so(words: list[str], tmp_path: Path) -> None:
+    assert main([*words, "--judges", "0"]) == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Nobody judged: whether people like it better is not known." in page
+    assert "Whether people like it</" not in page
 
 
 def test_a_dry_run_opens_no_text(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,6 +142,7 @@ def test_what_people_prefer_is_learned_without_a_reward(
     assert main(["certificate", "verify", str(run / "certificate.json")]) == 0
     page = (run / "report.html").read_text()
     assert "Public reward" not in page
+    assert str(value.judgement) in page
     assert "Divergence" in page
     assert main(["report", str(run)]) == 0
     assert (run / "report.html").read_text() == page

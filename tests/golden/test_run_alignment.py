@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.golden import runs
 from tests.golden.runs import TRAINED, Numbers, Run
@@ -12,7 +13,7 @@ from tests.methods.alignment.small import UNIT, WRITER, Letters, people_of, plan
 
 from tacit import Ledger, Register, UserVault, alignment
 from tacit.agents.language.adapters import Bias
-from tacit.methods.alignment import PreferencePlan, fit_preferences, pair_records
+from tacit.methods.alignment import PreferencePlan, Steered, fit_preferences, pair_records
 from tacit.privacy.ledger.ledger import SUM
 from tacit.privacy.noise.secret import SecretNoise
 
@@ -21,6 +22,13 @@ PREFERRED = PreferencePlan.of(
     WRITER, rounds=3, pairs=2, prompt_tokens=4, tokens=5, adapter=Bias(layer=0, scale=1.0), beta=0.5, step=4.0
 )
 PAIRS = [("abcd", "eeeee", "xyzxy"), ("hello", "aeiou", "bcdfg"), ("words", "ooooo", "ttttt")]
+
+
+def numbers_of(value: Steered) -> Numbers:
+    assert value.judgement is not None
+    judges = runs.summary(np.array(value.judgement.sums))
+    sigma = value.plan.noise_multiplier
+    return {"noise_multiplier": sigma, "iterates": runs.summary(value.iterates), "judges": judges}
 
 
 def rewarded(folder: Path) -> Numbers:
@@ -33,14 +41,14 @@ def rewarded(folder: Path) -> Numbers:
             people_of(plan, [f"p{i}" for i in range(16)]), ledger, register, noise=SecretNoise.for_tests(1)
         )
         value = alignment.fit(plan, vault, WRITER, reward=Letters()).value
-    return {"noise_multiplier": value.plan.noise_multiplier, "iterates": runs.summary(value.iterates)}
+    return numbers_of(value)
 
 
 def preferred(folder: Path) -> Numbers:
     plan = PREFERRED.calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
     records = pair_records(plan, WRITER, ["a", "a", "b"], PAIRS, simulated=True)
     value = fit_preferences(plan, runs.vault(records, folder, UNIT), WRITER).value
-    return {"noise_multiplier": value.plan.noise_multiplier, "iterates": runs.summary(value.iterates)}
+    return numbers_of(value)
 
 
 RUNS = {

@@ -13,7 +13,7 @@ from round_cases import EXPECTED, POOL, SLACK, Marked, close, marks, opened, rou
 from round_cases import plan_of as rounds_plan
 from tests.agents.language.uneven_models import Uneven
 from tests.methods.alignment.small import WRITER, Letters, plan_of, texts_of, vault_of
-from user_cases import Scripted, priced
+from user_cases import Scripted, priced, user_sum
 
 from tacit.errors import LedgerError
 from tacit.methods.alignment.people import CompletionActor, People
@@ -28,6 +28,22 @@ def rounds_of_a_pool(folder: Path) -> None:
         norms = np.linalg.norm(moved, axis=1)
         assert (norms > SLACK).sum() <= 1, f"one person moved {(norms > SLACK).sum()} rounds"
         assert norms.sum() <= 1 + SLACK, f"one person moved the sums by {norms.sum():.3g} clips"
+
+
+def judges_did_not_teach(folder: Path) -> None:
+    """Of two folds everybody is in one, and adds one clip to all of their sums together."""
+    few = {"clip_norm": 1.0, "noise_multiplier": 1.0}
+    teach = user_sum(name="teach", steps=3, users=EXPECTED, fold=0, **few)
+    judge = user_sum(name="judge", steps=1, users=EXPECTED, fold=1, **few)
+    for rounds in ((), [POOL[:8], POOL[8:16], [], POOL[4:]]):
+        users = Scripted([[ids] for ids in rounds], marks(POOL), pool=() if rounds else [POOL])
+        vault = opened(folder / str(len(rounds)), users)
+        run, total = vault.reserve(priced(teach, judge)), 0.0
+        for part in (teach, teach, teach, judge):
+            vault.enroll(run, still)
+            total = total + vault.noisy_sum(run, part.name, Marked())[0] * EXPECTED
+        close(vault)
+        assert np.max(total) <= 1 + SLACK, f"somebody who taught judged: {np.max(total):.3g} clips"
 
 
 def full_rounds(folder: Path) -> None:
@@ -116,6 +132,7 @@ def one_pool_for_all_rounds(folder: Path) -> None:
 
 ROUND_DETECTORS: tuple[Callable[[Path], None], ...] = (
     rounds_of_a_pool,
+    judges_did_not_teach,
     full_rounds,
     one_contribution_each,
     completions_of_others,

@@ -13,6 +13,7 @@ from tacit.data import unit_keys
 from tacit.methods.alignment import people
 from tacit.methods.alignment.people import People
 from tacit.privacy import deals
+from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault import arrivals
 from tacit.privacy.vault.user_vault import UserVault
 
@@ -20,7 +21,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def _round(vault: UserVault, run: Any) -> tuple[int, Any]:
-    (part,) = run.plan.parts()
+    part = run.plan.parts()[0]
     return part.steps - vault.steps_left(run, part.name), part
 
 
@@ -43,6 +44,21 @@ def rounds_by_the_order_of_the_file(patch: pytest.MonkeyPatch) -> None:
         return list(pool[now :: part.steps])
 
     patch.setattr(UserVault, "_deal_round", dealt)
+
+
+def judges_who_taught(patch: pytest.MonkeyPatch) -> None:
+    """Each fold is dealt as if it were alone, and the register counts what people add to each by itself."""
+    real, reserve = UserVault._deal_round, Register.reserve
+
+    def dealt(self: UserVault, run: Any, pool: Sequence[str], participations: int) -> list[str]:
+        others = any(self.steps_left(run, part.name) for part in run.plan.parts() if part.fold == 0)
+        return list(pool) if not others and run.plan.parts()[-1].fold == 1 else real(self, run, pool, participations)
+
+    def counted(self: Register, plan_id: str, people: Sequence[str], cap: int) -> Any:
+        return reserve(self, f"{plan_id}/{len(self._heads)}", people, cap)
+
+    patch.setattr(UserVault, "_deal_round", dealt)
+    patch.setattr(Register, "reserve", counted)
 
 
 def arrivals_cut_off(patch: pytest.MonkeyPatch) -> None:
@@ -111,6 +127,7 @@ def pool_read_again(patch: pytest.MonkeyPatch) -> None:
 ROUNDS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("slots by rank", slots_by_rank, ("rounds_of_a_pool",)),
     ("rounds by the order of the file", rounds_by_the_order_of_the_file, ("rounds_of_a_pool",)),
+    ("judges who taught", judges_who_taught, ("judges_did_not_teach",)),
     ("arrivals cut off", arrivals_cut_off, ("full_rounds",)),
     ("law of twins forgotten", law_of_twins_forgotten, ("one_contribution_each",)),
     ("ids as they are printed", ids_as_they_are_printed, ("one_contribution_each",)),

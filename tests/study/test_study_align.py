@@ -43,9 +43,12 @@ def test_a_reward_steers_without_a_folder(words: dict[str, Any], tmp_path: Path)
     with pytest.raises(PlanError, match=r"population= and reward= are missing; expected population=, how many"):
         tacit.Study(tmp_path / "reviews.csv", unit="author", text="text").plan("align", **words)
     before = sorted(path.name for path in tmp_path.iterdir())
-    release = study.align(reward=tmp_path, people=6, seed=1, **words)
+    with pytest.raises(PlanError, match="15 contributions are more than the population can fill"):
+        study.align(reward=tmp_path, people=6, **words)
+    release = study.align(reward=tmp_path, people=4, seed=1, **words)
     assert isinstance(release.value, Steered)
     assert release.certificate.unit["name"] == "author"
+    assert release.value.judgement is not None
     assert study.ledger is not None
     assert study.ledger.spent()[0] == pytest.approx(4.0, rel=1e-3)
     new = {path.name for path in tmp_path.iterdir()} - set(before)
@@ -60,6 +63,7 @@ def test_preferences_steer_without_a_reward(words: dict[str, Any], tmp_path: Pat
     release = study.align(chosen="one", rejected="other", **more)
     assert release.certificate.simulated
     assert np.diff(release.value.iterates, axis=0).any(axis=1).all()
+    assert release.value.judgement is not None
 
 
 def test_texts_have_no_columns_for_other_verbs(tmp_path: Path) -> None:

@@ -353,7 +353,13 @@ def _movement_card_values(value: Any, certificate: Certificate) -> dict[str, str
     return {"warnings": "\n\n".join(f"{line}." for line in forbidden_uses(certificate.to_json()))}
 
 
+def _pack_steered(value: Steered) -> Packed:
+    judgement = None if value.judgement is None else value.judgement.to_json()
+    return {"share": value.share, "judgement": judgement}, {"iterates": value.iterates, "words": value.words}
+
+
 def _unpack_steered(config: Fields, arrays: Arrays) -> Steered:
+    from tacit.methods.alignment.judging import Judgement
     from tacit.methods.alignment.plan import AlignmentPlan
     from tacit.methods.alignment.preferences import PreferencePlan
     from tacit.methods.alignment.steered import Steered
@@ -365,7 +371,10 @@ def _unpack_steered(config: Fields, arrays: Arrays) -> Steered:
     _require_arrays(arrays, {"iterates": (size, np.float32), "words": ((len(words),), np.int64)})
     if (words < 0).any() or not isinstance(share, float) or not 0 <= share <= 1:
         raise ValueError("parameters of another run, or no share")
-    return Steered(plan, iterates, words, share=share)
+    judgement = None if config["judgement"] is None else Judgement.from_json(config["judgement"])
+    if judgement is not None and plan.judges is None:
+        raise ValueError("people judged whom the plan does not have")
+    return Steered(plan, iterates, words, share=share, judgement=judgement)
 
 
 _ROWS = "Rows: `tacit sample --model . --count 100000 --out rows.parquet`.\n\n"
@@ -461,13 +470,13 @@ KINDS: Mapping[str, Kind] = {
         card_values=_movement_card_values,
     ),
     "alignment": Kind(
-        frozenset({"share"}),
-        lambda value: ({"share": value.share}, {"iterates": value.iterates, "words": value.words}),
+        frozenset({"share", "judgement"}),
+        _pack_steered,
         _unpack_steered,
         title="Steered language model",
         text='Complete, from the folder of the run: `tacit complete . --prompts "Once"`. The base model is the file '
         "with the SHA-256 `{value.plan.base}`, which is not in this folder.\n\nIn `model.safetensors`, `iterates` "
         "holds the adapter's parameters at the start and after each round, and `words` the public vocabulary. What "
-        "they are not: evidence about any one {unit}.",
+        "they are not: evidence about any one {unit}.\n\n{value.opinion}",
     ),
 }

@@ -232,6 +232,8 @@ SENTENCES: Mapping[str, str] = {
     "prompts": "everything of one {unit}: at most {prompts:,} prompt(s), their {completions:,} completions each and "
     "what these are worth enter as one contribution under one clip",
     "pairs": "everything of one {unit}: at most {pairs:,} pair(s) enter every sum under one clip",
+    "judged": "one noisy sum over {unit}s who judge what was released and taught nothing: each adds one vector of norm "
+    "at most 1, made of how much better or worse than the base model's it is to them",
     "models_public": "what is public, by its SHA-256 or as it stands: base model {base}, reward model {reward}, "
     "vocabulary {vocabulary}, and the words {prefix!r}",
     "completions_seen": "the completions that a {unit} sees: they are a function of own prompts and of the adapter",

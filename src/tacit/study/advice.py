@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError, TacitError
+from tacit.privacy.ledger.folds import JUDGING
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.mechanisms.marginals import Marginals
 
@@ -259,9 +260,11 @@ def sum_figures(plan: Any) -> tuple[Figure, ...]:
     """Of the noisiest sum, the noise in a mean over its steps, beside the most that all who take part could add."""
 
     def error(part: Sum) -> float:
-        return (part.noise_multiplier or 0.0) / part.divisor(plan.unit) / math.sqrt(part.steps)
+        present = part.divisor(plan.unit) * (1.0 if part.fold is None else part.participation)
+        return (part.noise_multiplier or 0.0) / present / math.sqrt(part.steps)
 
     sums = [part for part in plan.parts() if isinstance(part, Sum) and part.noise_multiplier is not None]
+    sums = [part for part in sums if part.fold != JUDGING]  # who judges teaches nothing
     worst = max(sums, key=error, default=None)
     if worst is None:
         return ()

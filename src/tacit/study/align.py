@@ -100,8 +100,8 @@ def align(
         prefix: public words before every prompt.
         layer: behind which layer the vector is added, 0 the first.
         scale: public typical norm of the residual stream there; measured on the public prompts without it.
-        shrink: after the release, shorten the vector until the divergence from the base model is at most so many nats
-            a token on public prompts; this costs no privacy.
+        shrink: shorten the learned vector until the divergence from the base model is at most so many nats a token on
+            public prompts, before people judge it; this costs no privacy.
         key: file of the register's secret key, outside the folders of the ledger and of the run; by default
             ~/.tacit/NAME.key.
         seed: of completions (never of the privacy noise, which is secret).
@@ -185,8 +185,9 @@ def align(
         )
         with RunFolder.attempt_optional(out, "align", options, resume=resume) as run:
             release = job.make_release(run)
+            curator.narrator.say()
+            curator.narrator.say(f"People   {release.value.opinion}")
             if run is not None:
-                curator.narrator.say()
                 shortened = " ".join(public_texts[0].split()[:SHORT])
                 account.tell(run, f'Try      tacit complete {run.path} --prompts "{shortened}" --reference')
         return release
@@ -233,9 +234,6 @@ class _Alignment:
             if self.resume:
                 self.account.require_payable(self.plan, resumed=True)
             release = self.fit_by_preferences(run) if self.columns else self.fit_by_reward(run)
-            if self.shrink is not None:
-                with progress("Shrinking on public prompts"):
-                    release = Release(release.value.limit_kl(self.public, kl=self.shrink), release.certificate)
             if run is not None:
                 hub.save(release, run.resolve(FOLDER))
                 run.remove(CHECKPOINT)
@@ -277,7 +275,7 @@ class _Alignment:
             register = stack.enter_context(Register(register_path, key=key))
             advance = stack.enter_context(self.curator.narrator.progress("Meeting people"))
             vault = UserVault(people, ledger, register, tracker=make_tracker(self.track))
-            options = {"reward": self.judge, **self.checkpoint_options(run)}
+            options = {"reward": self.judge, **self.fit_options(run)}
             return fit(self.plan, vault, self.writer, **options, progress=advance)
 
     def fit_by_preferences(self, run: RunFolder | None) -> Release[Steered]:
@@ -301,10 +299,16 @@ class _Alignment:
                 receipt["ratings"] = {"all": len(ratings), "pairs that they made": len(pairs)}
         with self.account.open_ledger(run, receipt) as ledger, progress("Learning from preferences") as advance:
             vault = Vault(data, ledger, tracker=make_tracker(self.track))
-            return fit_preferences(self.plan, vault, self.writer, **self.checkpoint_options(run), progress=advance)
+            return fit_preferences(self.plan, vault, self.writer, **self.fit_options(run), progress=advance)
 
-    def checkpoint_options(self, run: RunFolder | None) -> dict[str, Any]:
-        return {"folder": None if run is None else run.resolve(CHECKPOINT), "resume": self.resume}
+    def fit_options(self, run: RunFolder | None) -> dict[str, Any]:
+        folder = None if run is None else run.resolve(CHECKPOINT)
+        return {"folder": folder, "resume": self.resume, "finish": None if self.shrink is None else self.shorten}
+
+    def shorten(self, value: Steered) -> Steered:
+        with self.curator.narrator.progress("Shrinking on public prompts"):
+            assert self.shrink is not None
+            return value.limit_kl(self.public, kl=self.shrink)
 
 
 def _lines(path: Path | None) -> list[str]:
@@ -367,7 +371,7 @@ def report(release: Release[Steered], judge: TextJudge | None, public: Sequence[
     models: list[tuple[str, Role, Steered]] = [("base model", "reference", _with_parameters(value, start))]
     between = [_with_parameters(value, step) for step in steps[:-1]]
     models += [(f"after round {k}", "round", model) for k, model in enumerate(between, start=1)]
-    noise = _with_parameters(value, start + _draw_noise(value))
+    noise = _with_parameters(value, start + np.float32(value.share) * _draw_noise(value))
     models += [("released", "released", value), ("noise alone", "floor", noise)]
     outcomes, texts = [], {}
     for label, role, model in models:
@@ -378,10 +382,12 @@ def report(release: Release[Steered], judge: TextJudge | None, public: Sequence[
         mean_reward = None if rewards is None else float(rewards.mean())
         error = float(rewards.std(ddof=1) / np.sqrt(len(rewards))) if rewards is not None and len(rewards) > 1 else 0.0
         kl = 0.0 if role == "reference" else model.kl(prompts, draws)
-        outcomes.append(ModelOutcome(label, role, mean_reward, error, kl, len(set(pairs)) / max(1, len(pairs))))
+        length = float(np.linalg.norm(model.steering.theta[0].numpy() - start))
+        distinct = len(set(pairs)) / max(1, len(pairs))
+        outcomes.append(ModelOutcome(label, role, mean_reward, error, kl, distinct, length))
     samples = list(zip(texts["reference"][:SHOWN], texts["released"][:SHOWN], strict=True))
     certificate = release.certificate.to_json()
-    sections = alignment.sections(certificate, prompts=len(ids), outcomes=outcomes, samples=samples)
+    sections = alignment.sections(certificate, value, prompts=len(ids), outcomes=outcomes, samples=samples)
     return Report(title=title, certificate=certificate, sections=sections, verify=VERIFY)
 
 
@@ -400,7 +406,7 @@ def _draw_noise(value: Steered) -> np.ndarray:
     plan = value.plan
     deviation = plan.step * plan.clip_norm * (plan.noise_multiplier or 0.0)
     if isinstance(plan, PreferencePlan):
-        deviation *= math.sqrt(plan.rounds) / (plan.sampling_rate * plan.unit.size)
+        deviation *= math.sqrt(plan.rounds) / (plan.sampling_rate * plan.unit.size * (1 - (plan.judges or 0.0)))
     else:
         deviation /= plan.people
     drawn = deviation * np.random.default_rng(0).standard_normal(value.iterates.shape[1])

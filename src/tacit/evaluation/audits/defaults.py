@@ -227,7 +227,7 @@ return_weighted = functools.partial(
 )
 one_shot = functools.partial(_sums_case, words="simulators of movement (one shot)")
 epr = functools.partial(_sums_case, words="simulators of movement (EPR)")
-preferences = functools.partial(_sums_case, words="alignment of a language model by preferences")
+preferences = functools.partial(_sums_case, words="alignment of a language model by preferences", judges=0.5)
 
 
 def improvement(name: str) -> Case:

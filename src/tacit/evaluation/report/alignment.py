@@ -1,16 +1,20 @@
-"""The report of a steered language model: what the public reward says of it, on public prompts alone."""
+"""The report of a steered language model: what the public reward says of it on public prompts, and what people say."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Certified, Chart, Facts, Paragraphs, Section, TableRow, make_grid, make_table
 from tacit.evaluation.report.charts import ChartLine, Kind, number, span, styles
+from tacit.methods.alignment.judging import LIKED, Judgement
+
+if TYPE_CHECKING:
+    from tacit.methods.alignment.steered import Steered
 
 Role = Literal["reference", "round", "released", "floor"]
 """The base model; the model after a round; the one that is released; one that was steered by noise alone."""
@@ -28,15 +32,22 @@ class ModelOutcome:
     error: float
     kl: float  # to the base model, in nats a token
     distinct: float  # share of different pairs among neighbouring tokens
+    length: float  # of what was added to the base model's parameters
 
 
 def sections(
-    certificate: Certified, *, prompts: int, outcomes: Sequence[ModelOutcome], samples: Sequence[tuple[str, str]] = ()
+    certificate: Certified,
+    value: Steered,
+    *,
+    prompts: int,
+    outcomes: Sequence[ModelOutcome],
+    samples: Sequence[tuple[str, str]] = (),
 ) -> tuple[Section, ...]:
     """What the page of a steered model says besides the promise; no text of a protected person is among it.
 
     Args:
         certificate: of the model.
+        value: the model, with what people say of it.
         prompts: how many public prompts the figures are measured on.
         outcomes: in order, the base model first; exactly one is released.
         samples: public prompts, each completed by the base model and by the released one at the same draws.
@@ -45,15 +56,16 @@ def sections(
     texts = [TableRow(before, {"Released model": after}) for before, after in samples]
     lead = "Public prompts, completed at the same draws."
     return (
-        _answer_section(prompts, outcomes),
+        _answer_section(prompts, outcomes, value),
         _outcomes_section(outcomes),
+        *_people_section(value.judgement),
         Section("Texts", make_table("Base model", texts, words=True), lead, "texts"),
         blocks.settings_section(blocks.setting_pairs(certificate, unused), before="any text was read"),
         blocks.limits_section(certificate),
     )
 
 
-def _answer_section(prompts: int, outcomes: Sequence[ModelOutcome]) -> Section:
+def _answer_section(prompts: int, outcomes: Sequence[ModelOutcome], value: Steered) -> Section:
     base, row = (next(row for row in outcomes if row.role == role) for role in ("reference", "released"))
     different = f"of neighbouring tokens; the base model {number(base.distinct, 3)}"
     figures = [
@@ -61,6 +73,7 @@ def _answer_section(prompts: int, outcomes: Sequence[ModelOutcome]) -> Section:
         ("Different pairs", number(row.distinct, 3), different),
     ]
     lines = [f"Measured on {prompts:,} public prompts, after the release. Nothing was chosen by these figures."]
+    lines.append(value.opinion)
     hero, headline = "The model", f"The model went {number(row.kl, 3)} nats a token from where it was."
     if row.reward is not None and base.reward is not None:
         figures = [
@@ -70,6 +83,11 @@ def _answer_section(prompts: int, outcomes: Sequence[ModelOutcome]) -> Section:
         ]
         went = f"from {number(base.reward, 3)} to {number(row.reward, 3)}"
         hero, headline = "The reward", f"The public reward of what this model writes went {went}."
+    if value.judgement is not None:
+        said, interval = value.judgement, value.judgement.interval
+        about = f"{signed(interval.low)} to {signed(interval.high)}; noise alone 0 ± {number(said.noise, 2)}"
+        figures.insert(0, ("What people say", signed(said.estimate), about))
+        headline += f" {LIKED[said.verdict]}."
     return blocks.opening_section(headline, (Paragraphs(lines), Facts(figures)), eyebrow="What was learned", hero=hero)
 
 
@@ -77,6 +95,7 @@ def _outcomes_section(outcomes: Sequence[ModelOutcome]) -> Section:
     rows = []
     for row in outcomes:
         cells = {"Divergence": number(row.kl, 3), "Different pairs": number(row.distinct, 3)}
+        cells["Length"] = number(row.length, 3)
         if row.reward is not None:
             cells = {"Public reward": f"{number(row.reward, 3)} ± {number(row.error, 2)}"} | cells
         rows.append(TableRow(row.label, cells, kind=_KINDS.get(row.role, "control")))
@@ -84,6 +103,28 @@ def _outcomes_section(outcomes: Sequence[ModelOutcome]) -> Section:
     drawn = make_grid([_reward_chart(plotted)] if plotted else [], wide=True)
     lead = "Farther from the base model is not better in itself."
     return Section("What it came to", (*drawn, *make_table("Model", rows)), lead, "measured", before=True)
+
+
+def _people_section(said: Judgement | None) -> tuple[Section, ...]:
+    if said is None:
+        return ()
+    style, low, high = styles([("noise", "reference"), ("people", "synthetic")]), said.interval.low, said.interval.high
+    drawn = charts.interval_chart(
+        [
+            ("this model", [(style["people"], said.estimate, low, high)]),
+            ("noise alone", [(style["noise"], 0.0, -said.noise, said.noise)]),
+        ],
+        title=f"This model {signed(said.estimate)}; noise alone 0 ± {number(said.noise, 2)}",
+        x=span("better than the base model", np.array([low, high, -said.noise, said.noise])),
+    )
+    lead = f"The mean difference to the base model, said by {said.interval.words}."
+    chart = Chart("Better or worse", f"with intervals at {100 * said.interval.level:.4g} % confidence", drawn)
+    return (Section("Whether people like it", (chart,), lead, "people", before=True),)
+
+
+def signed(value: float) -> str:
+    """A figure with its sign."""
+    return number(value, 3) if value < 0 else f"+{number(value, 3)}"
 
 
 def _reward_chart(rows: Sequence[ModelOutcome]) -> Chart:

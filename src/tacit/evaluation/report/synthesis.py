@@ -155,7 +155,14 @@ def sections(
         Section("Column by column", blocks.make_grid(columns, legend=legend), id="columns"),
         _correlation_section(correlation, name),
         trajectories_section(whole_trajectories, name),
-        _dependence_section(dependence),
+        Section(
+            "What follows what",
+            blocks.make_table(
+                "column", [TableRow(name, {"is drawn given": given}) for name, given in dependence], words=True
+            ),
+            lead="More people or more epsilon add columns on the right. What is not there has no influence here.",
+            id="dependence",
+        ),
         evidence.picture_section(embedding),
         _usefulness_section(returns, curves, unit),
         evidence.copies_section(nearest),
@@ -186,12 +193,6 @@ def _glance_section(
     banners = () if warning is None else (Banner(*warning, "absent"),)
     share = blocks.Paragraphs([describe_weights(certificate.get("plan") or {})], "details")
     return Section("At a glance", (Facts(facts), *banners, share), id="glance", before=True)
-
-
-def _dependence_section(dependence: Sequence[tuple[str, str]]) -> Section:
-    lead = "More people or more epsilon add columns on the right. What is not there has no influence in synthetic rows."
-    rows = [TableRow(name, {"is drawn given": given}) for name, given in dependence]
-    return Section("What follows what", blocks.make_table("column", rows, words=True), lead=lead, id="dependence")
 
 
 def _usefulness_figure(returns: Sequence[Return], scores: Sequence[evidence.Score], unit: str) -> tuple[str, str]:

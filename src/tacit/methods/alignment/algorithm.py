@@ -6,14 +6,17 @@ Input: people with texts behind a vault; a calibrated plan (rounds, N, K, T, C, 
 3.     each gives  x_u = mean_{k, t} A_kt grad log pi(y_kt), A from own completions             (people.py)
 4.     g <- (sum_u clip(x_u, C) + n_k) / N,  n_k from correlated noise                          (vault.noisy_sum)
 5.     theta <- theta + step g
-6. release theta: completing, and shrinking on public prompts, are post-processing             (steered.py)
+6. others compare it with the base model: a noisy mean, and its interval                       (judging.py)
+7. release theta: completing, and shrinking on public prompts, are post-processing             (steered.py)
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,19 +26,26 @@ from torch import Tensor
 from tacit.agents.language.judges import Reward
 from tacit.agents.language.models import Writer
 from tacit.errors import PlanError
-from tacit.methods.alignment.people import CompletionActor, PersonGradient, ReleasedSteering
+from tacit.methods.alignment.judging import JUDGES, LEVEL, read_judgement
+from tacit.methods.alignment.people import CompletionActor, CompletionComparison, PersonGradient, ReleasedSteering
 from tacit.methods.alignment.plan import PART, AlignmentPlan
 from tacit.methods.alignment.steered import Steered
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger import checkpoint
+from tacit.privacy.ledger.folds import FOLDS
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.base import Sum
+from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import BaseVault, Run, exhausted_error
 from tacit.privacy.vault.invented import try_public
+from tacit.privacy.vault.origins import digest, require_level
 from tacit.privacy.vault.user_vault import UserVault
+from tacit.validation import require_valid
 
 Iterates = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 """Called after each round with (rounds done, rounds in all): both are public."""
+Finish = Callable[[Steered], Steered]
 
 
 def fit(
@@ -47,6 +57,7 @@ def fit(
     folder: str | os.PathLike[str] | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    finish: Finish | None = None,
 ) -> Release[Steered]:
     """Learn an adapter from people who are met, under the plan's promise.
 
@@ -59,13 +70,17 @@ def fit(
         resume: go on from `folder`'s checkpoint, if there is one. Rounds that were claimed and not kept are lost; the
             noise goes on with a fresh block.
         progress: called after each round.
+        finish: what is done to the adapter before people judge it and it is released, from public values alone, such
+            as `Steered.limit_kl`.
 
     Raises:
-        PlanError: the plan is for another model or reward, or the vault has several replicates.
+        PlanError: the plan is for another model or reward, the vault has several replicates, or too much was said
+            before by the people who are to judge.
         PlanExhausted: the plan was begun or finished already, and this is no resumption from its checkpoint.
         BudgetExceeded: the ledger cannot pay for the plan.
     """
     _require_fit(plan, vault, model, reward)
+    level = judging_level(plan, vault)
     path, run = checkpoint_path(folder), vault.reserve(plan)
     judge = reward if plan.uses_reward else None
     iterates = start_iterates(vault, run, PART, plan.adapter.initial_parameters(model.model.shape), path, resume=resume)
@@ -80,7 +95,17 @@ def fit(
         if progress is not None:
             progress(k + 1, plan.rounds)
     words = np.asarray(model.model.vocabulary.numpy(), np.int64)
-    return vault.release(run, Steered(plan, iterates.astype(np.float32), words, model), label=plan.label())
+    value = Steered(plan, iterates.astype(np.float32), words, model)
+    value = value if finish is None else finish(value)
+    if level is not None:
+
+        def ask() -> Iterates:
+            base, theta = replace(value, share=0.0).steering.theta[0], value.steering.theta[0]
+            vault.enroll(run, CompletionActor(plan, model, judge, theta, base))
+            return vault.noisy_sum(run, JUDGES, CompletionComparison(plan))
+
+        value = ask_judges(value, vault, run, path, ask, scale=plan.reward_bound, level=level)
+    return vault.release(run, value, label=plan.label())
 
 
 def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: Reward | None) -> None:
@@ -108,6 +133,60 @@ def _require_fit(plan: AlignmentPlan, vault: UserVault, model: Writer, reward: R
     if vault.replicates != 1:
         what, expected = f"the vault has {vault.replicates} replicates", "one population"
         raise PlanError(what, where="alignment.fit", expected=expected, remedy="open a vault for each")
+
+
+def judging_level(plan: Any, vault: BaseVault) -> float | None:
+    """The level of a plan's interval (`origins.require_level`); None where nobody judges."""
+    if plan.judges is None:
+        return None
+    everybody, identity = frozenset(FOLDS), plans.plan_id(plan)
+    return require_level(vault.ledger, everybody, LEVEL, where=f"{plan.method} plan", besides=identity)
+
+
+def ask_judges(
+    value: Steered,
+    vault: BaseVault,
+    run: Run,
+    path: Path | None,
+    ask: Callable[[], Iterates],
+    *,
+    scale: float,
+    level: float,
+) -> Steered:
+    """The value with what people say of it who did not teach it: asked once, or read from the checkpoint.
+
+    Without a word of them where they were asked in a run that stopped before it kept their answer.
+
+    Args:
+        value: what is judged; the ledger notes it before anybody is asked.
+        vault: of the people.
+        run: with the part "judges".
+        path: of the checkpoint, whose parameters are kept with the answer.
+        ask: the noisy mean [1, 3] of the part.
+        scale, level: as for `read_judgement`.
+
+    Raises:
+        PlanError: the checkpoint's answer is about another value.
+    """
+    part = run.part(JUDGES, Sum)  # type: ignore[type-abstract]
+    fixed = replace(value, writer=None)
+    kept = {} if path is None else checkpoint.load(path, plan_id=run.plan_id, ledger=vault.ledger)
+    if vault.steps_left(run, JUDGES):
+        vault.record_policy(run, fixed)
+        kept["judges"] = torch.from_numpy(ask()[0] * part.divisor(vault.unit))
+        if path is not None:
+            checkpoint.save(path, kept, plan_id=run.plan_id, ledger=vault.ledger)
+    elif "judges" in kept:
+        noted = next(plan.policies for plan in vault.ledger.plans() if plan.id == run.plan_id)
+        same = digest(fixed) in noted
+        require_valid("the adapter", "another one", same, "the one that people judged, finished as it was then")
+    if "judges" not in kept:
+        return value
+    assert part.noise_multiplier is not None
+    noise, population = part.noise_multiplier * part.clip_norm, vault.unit.size
+    sums, expected = tuple(kept["judges"].tolist()), population * value.plan.judges
+    judgement = read_judgement(sums, scale=scale, noise=noise, population=population, expected=expected, level=level)
+    return replace(value, judgement=judgement)
 
 
 def checkpoint_path(folder: str | os.PathLike[str] | None) -> Path | None:

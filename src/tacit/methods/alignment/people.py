@@ -7,7 +7,7 @@ A person's draws belong to their id: removing somebody moves nobody else's promp
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -23,6 +23,7 @@ from tacit.agents.language.sampling import Completions, batch_indices, complete_
 from tacit.data import unit_keys
 from tacit.data.spec import PublicSpec
 from tacit.errors import DataError
+from tacit.methods.alignment.judging import person_vectors
 from tacit.methods.alignment.plan import AlignmentPlan
 from tacit.privacy.vault.user_vault import UserActor
 from tacit.units import UnitKey
@@ -38,15 +39,34 @@ class CompletionActor:
     writer: Writer  # the model
     reward: Reward | None  # the public reward, or None
     theta: Tensor  # released parameters [P]
+    # parameters of the base model [P], where people compare the two: at the same draws half of the completions are its
+    base: Tensor | None = None
 
     def __call__(
         self, observations: NDArray[Any], replicate: NDArray[np.int64], generator: np.random.Generator
     ) -> Float32:
         """Rows [N, d] of prompts, K each in a row -> actions [N, a], laid out as `AlignmentPlan.spec` says."""
         prompts, draws = split_observations(self.plan, observations)
-        steering = Steering(self.plan.adapter, self.theta[None])
-        batches = complete_in_batches(self.writer.model, self.writer.prefix_tokens, prompts, draws, steering)
-        return np.concatenate([self._pack_actions(completions) for completions in batches])
+        if self.base is None:
+            return np.concatenate(list(map(self._pack_actions, self._complete(prompts, draws, self.theta))))
+        half = self.plan.completions // 2
+        pairs = (self._complete(prompts, draws[:, :half], theta) for theta in (self.base, self.theta))
+        packed, start = list[Float32](), 0
+        for before, after in zip(*pairs, strict=True):
+            swapped = comes_second(draws[start : start + len(before.prompts)])[:, None]
+            start += len(before.prompts)
+            columns = []
+            for name in ("written", "residual"):
+                one, other = getattr(before, name), getattr(after, name)
+                order = swapped.view(-1, *[1] * (one.dim() - 1))
+                one, other = torch.where(order, other, one), torch.where(order, one, other)
+                columns.append(torch.cat([one, other, other[:, : self.plan.completions - 2 * half]], dim=1))
+            packed.append(self._pack_actions(Completions(before.prompts, *columns)))
+        return np.concatenate(packed)
+
+    def _complete(self, prompts: Tensor, draws: Tensor, theta: Tensor) -> Iterator[Completions]:
+        steering = Steering(self.plan.adapter, theta[None])
+        return complete_in_batches(self.writer.model, self.writer.prefix_tokens, prompts, draws, steering)
 
     def _pack_actions(self, completions: Completions) -> Float32:
         rows = completions.written.shape[0] * completions.written.shape[1]
@@ -65,6 +85,12 @@ class CompletionActor:
             texts = [text for n in looks for text in self.writer.texts(repeated, written[:, :n])]
             values.append(torch.from_numpy(self.reward(texts)).view(len(looks), -1).T)
         return torch.cat(values).float()
+
+
+def comes_second(draws: Tensor) -> Tensor:
+    """Behind which prompts [B] the base model's completions stand second, by a coin that decides no token of a
+    comparison: the last draw of draws [B, K, T]. A person cannot tell by the order which model wrote what."""
+    return draws[:, -1, -1] < 0.5
 
 
 def split_observations(plan: AlignmentPlan, observations: NDArray[Any]) -> tuple[Tensor, Tensor]:
@@ -249,6 +275,29 @@ class PersonGradient:
                 )
             rewards = rewards - self.plan.kl * (policy_log_probs - reference_log_probs).sum(dim=(2, 3))
         return scores(model, before, completions, adapter, theta, advantages(self.plan, rewards, values))[:count]
+
+
+@dataclass(frozen=True, eq=False)
+class CompletionComparison:
+    """How much more one person gets of the steered model than of the base model, as a vector of norm at most 1.
+
+    The difference is cut at the bound of rewards: half of the widest there can be, for half of the noise.
+    """
+
+    plan: AlignmentPlan  # sizes and bounds
+
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: object) -> NDArray[np.float64]:
+        """[U, 3]."""
+        plan, half = self.plan, self.plan.completions // 2
+        shape = len(rows["mask"]), plan.prompts, plan.completions
+        asked = np.asarray(rows["mask"], bool).reshape(shape).all(axis=2)
+        rewards = np.asarray(rows["rewards"], np.float64).reshape(shape)
+        _, draws = split_observations(plan, rows["observations"].reshape(-1, rows["observations"].shape[2]))
+        swapped = comes_second(draws).numpy().reshape(shape[:2])
+        gains = rewards[..., half : 2 * half].mean(axis=2) - rewards[..., :half].mean(axis=2)
+        total = np.where(asked, np.where(swapped, -gains, gains), 0.0).sum(axis=1)
+        prompts = asked.sum(axis=1)
+        return person_vectors(total / np.maximum(prompts, 1) / plan.reward_bound, prompts > 0)
 
 
 def advantages(plan: AlignmentPlan, rewards: Tensor, values: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
 from tacit.agents.language.adapters import Adapter, Bias
@@ -11,11 +11,14 @@ from tacit.agents.language.judges import Reward
 from tacit.agents.language.models import Writer
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
+from tacit.methods.alignment.judging import JUDGES, require_judges
 from tacit.parameters import Option
+from tacit.privacy.ledger.folds import JUDGING, LEARNING
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
+from tacit.serialization import OPTIONAL
 from tacit.units import Unit
 from tacit.validation import require_positive, require_valid, require_whole
 
@@ -25,6 +28,8 @@ PART = "adapter"
 Feedback = Literal["model", "person"]
 """Who values completions: a public reward model, or each person those of their own."""
 
+SHARE = 0.2
+"""Of the people who judge, where `AlignmentPlan.of` is told nothing else."""
 _LARGEST = 1e6  # of a number in the residual stream; the clip, and not this, bounds what a person adds
 
 
@@ -45,6 +50,8 @@ class AlignmentPlan(plans.PrivatePlan):
     """how many people are expected in a round; the divisor, however many come."""
     sampling_rate: float | None = None
     """None for people who are met once; or everybody's chance to take part in a round, from a pool."""
+    judges: Option[float | None] = field(default=None, metadata=OPTIONAL)
+    """share of the people who judge what was learned and teach nothing; 0 is nobody, by default a fifth judges."""
     prompts: Option[int] = 1
     """how many prompts of one person are read at most."""
     prompt_tokens: Option[int] = 8
@@ -98,6 +105,9 @@ class AlignmentPlan(plans.PrivatePlan):
         require_valid("critic, kl", (self.critic, self.kl), finite, "finite numbers >= 0")
         rated = self.sampling_rate is None or 0 < self.sampling_rate <= 1
         require_valid("sampling_rate", self.sampling_rate, rated, "None, or a probability in (0, 1]")
+        require_judges(self.judges)
+        met = self.judges is None or self.sampling_rate is None
+        require_valid("judges", self.judges, met, "None beside a sampling rate: who is drawn again and again teaches")
         self.parts()
 
     @classmethod
@@ -107,11 +117,13 @@ class AlignmentPlan(plans.PrivatePlan):
         Args:
             writer: the model.
             reward: the public reward; None where people alone value completions and there is no critic.
-            options: other fields.
+            options: other fields. A fifth of the people judge (`SHARE`), unless `judges` says another share, or 0; of
+                people who are sampled nobody does.
         """
+        judges = options.pop("judges", SHARE if options.get("sampling_rate") is None else None) or None
         digest = "" if reward is None else reward.digest
         words, prefix = writer.vocabulary_digest, writer.prefix
-        return cls(base=writer.model.digest, reward=digest, words=words, prefix=prefix, **options)
+        return cls(base=writer.model.digest, reward=digest, words=words, prefix=prefix, judges=judges, **options)
 
     @property
     def rows(self) -> int:
@@ -128,8 +140,14 @@ class AlignmentPlan(plans.PrivatePlan):
         """Lengths of a completion at which the public reward values it: of its beginnings, and of the whole."""
         return (*(range(self.segment, self.tokens, self.segment) if self.critic else ()), self.tokens)
 
-    def parts(self) -> tuple[PoissonSum] | tuple[UserSum]:
-        """The only touch of people's texts: a noisy sum a round."""
+    @property
+    def expected_judges(self) -> int:
+        """How many people are expected to judge: the public share, beside those who teach."""
+        share = self.judges or 0.0
+        return round(self.people * self.rounds * share / (1 - share))
+
+    def parts(self) -> tuple[PoissonSum] | tuple[UserSum, ...]:
+        """The only touch of people's texts: a noisy sum a round, and one over people who judge."""
         if self.sampling_rate is not None:
             return (
                 PoissonSum(
@@ -142,17 +160,28 @@ class AlignmentPlan(plans.PrivatePlan):
                     rows="first",
                 ),
             )
-        return (
-            UserSum(
-                name=PART,
-                steps=self.rounds,
-                users=self.people,
-                clip_norm=self.clip_norm,
-                noise_multiplier=self.noise_multiplier,
-                rows_per_unit=self.rows,
-                correlation=self.correlation,
-            ),
+        teaching = UserSum(
+            name=PART,
+            steps=self.rounds,
+            users=self.people,
+            clip_norm=self.clip_norm,
+            noise_multiplier=self.noise_multiplier,
+            rows_per_unit=self.rows,
+            correlation=self.correlation,
         )
+        if self.judges is None:
+            return (teaching,)
+        judging = UserSum(
+            name=JUDGES,
+            steps=1,
+            users=max(1, self.expected_judges),
+            clip_norm=1.0,
+            noise_multiplier=self.noise_multiplier,
+            rows_per_unit=self.rows,
+            correlation="independent",
+            fold=JUDGING,
+        )
+        return replace(teaching, fold=LEARNING), judging
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`).
@@ -197,6 +226,7 @@ class AlignmentPlan(plans.PrivatePlan):
             covered=(
                 clause("adapter", rounds=self.rounds),
                 clause("prompts", prompts=self.prompts, completions=self.completions),
+                *([] if self.judges is None else [clause("judged")]),
             ),
             not_covered=(
                 clause("models_public", reward=self.reward or "none", **named),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,20 +27,33 @@ from tacit.agents.language.sampling import Completions, batch_indices, encode_co
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories, receipt_of
 from tacit.errors import DataError, PlanError
-from tacit.methods.alignment.algorithm import Progress, checkpoint_path, save, start_iterates
+from tacit.methods.alignment.algorithm import (
+    Finish,
+    Progress,
+    ask_judges,
+    checkpoint_path,
+    judging_level,
+    save,
+    start_iterates,
+)
+from tacit.methods.alignment.judging import JUDGES, person_vectors
 from tacit.methods.alignment.people import TOGETHER, ReleasedSteering
 from tacit.methods.alignment.steered import Steered
 from tacit.parameters import Option
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.ledger.folds import JUDGING, LEARNING
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.sentences import Label, clause
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.vault import Vault
+from tacit.serialization import OPTIONAL
 from tacit.units import UnitKey
-from tacit.validation import require_positive, require_whole
+from tacit.validation import require_positive, require_valid, require_whole
 
 PART = "preferences"
 """The name of the part."""
+HALF = 0.5
+"""Of the people who judge."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +67,8 @@ class PreferencePlan(plans.PrivatePlan):
     """number of noisy sums."""
     sampling_rate: Option[float] = 1.0
     """everybody's chance to take part in one."""
+    judges: Option[float | None] = field(default=None, metadata=OPTIONAL)
+    """share of the people who judge what was learned and teach nothing: a half, which is the default, or 0."""
     pairs: Option[int] = 4
     """how many pairs of one person are read at most."""
     prompt_tokens: Option[int] = 8
@@ -80,26 +95,37 @@ class PreferencePlan(plans.PrivatePlan):
     def __post_init__(self) -> None:
         require_whole(rounds=self.rounds, pairs=self.pairs, prompt_tokens=self.prompt_tokens, tokens=self.tokens)
         require_positive(beta=self.beta, clip_norm=self.clip_norm, step=self.step)
+        halves = self.judges is None or (self.judges, self.sampling_rate) == (HALF, 1)
+        require_valid("judges", self.judges, halves, "None, or 0.5 where nobody is sampled: a vault has two halves")
         self.parts()
 
     @classmethod
     def of(cls, writer: Writer, **options: Any) -> Self:
-        """A plan for this model, vocabulary and prefix."""
-        return cls(base=writer.model.digest, words=writer.vocabulary_digest, prefix=writer.prefix, **options)
+        """A plan for this model, vocabulary and prefix.
 
-    def parts(self) -> tuple[PoissonSum]:
-        """The only touch of people's pairs: a noisy sum a round."""
-        return (
-            PoissonSum(
-                name=PART,
-                steps=self.rounds,
-                sampling_rate=self.sampling_rate,
-                clip_norm=self.clip_norm,
-                noise_multiplier=self.noise_multiplier,
-                rows_per_unit=self.pairs,
-                rows="first",
-            ),
+        Half of the people judge, unless `judges` is 0; where people are sampled nobody does.
+        """
+        judges = options.pop("judges", HALF if options.get("sampling_rate", cls.sampling_rate) == 1 else None) or None
+        words, prefix = writer.vocabulary_digest, writer.prefix
+        return cls(base=writer.model.digest, words=words, prefix=prefix, judges=judges, **options)
+
+    def parts(self) -> tuple[PoissonSum, ...]:
+        """The only touch of people's pairs: a noisy sum a round, and one over people who judge."""
+        teaching = PoissonSum(
+            name=PART,
+            steps=self.rounds,
+            sampling_rate=self.sampling_rate,
+            clip_norm=self.clip_norm,
+            noise_multiplier=self.noise_multiplier,
+            rows_per_unit=self.pairs,
+            rows="first",
         )
+        if self.judges is None:
+            return (teaching,)
+        # one sum costs the half that judges what all rounds together cost the half that teaches
+        sigma = self.noise_multiplier and self.noise_multiplier / math.sqrt(self.rounds)
+        judging = replace(teaching, name=JUDGES, steps=1, clip_norm=1.0, noise_multiplier=sigma, fold=JUDGING)
+        return replace(teaching, fold=LEARNING), judging
 
     def spec(self, writer: Writer) -> PublicSpec:
         """Public bounds of a row: a prompt's tokens, and those of the chosen and of the rejected completion."""
@@ -115,7 +141,11 @@ class PreferencePlan(plans.PrivatePlan):
         """The certificate's statements."""
         named = {"base": self.base or "unnamed", "vocabulary": self.words or "unnamed", "prefix": self.prefix}
         return Label(
-            covered=(clause("adapter", rounds=self.rounds), clause("pairs", pairs=self.pairs)),
+            covered=(
+                clause("adapter", rounds=self.rounds),
+                clause("pairs", pairs=self.pairs),
+                *([] if self.judges is None else [clause("judged")]),
+            ),
             not_covered=(clause("models_public", reward="none", **named), clause("hyperparameters"), clause("curator")),
             not_protected=(clause("population"), clause("texts_behind"), clause("several_ids")),
         )
@@ -154,6 +184,45 @@ class PairGradient:
         pull = beta * torch.sigmoid(-beta * (ratios[:, 0] - ratios[:, 1]))
         weights = torch.stack([pull, -pull], dim=1).float()[..., None].expand(completions.written.shape)
         return scores(model, before, completions, adapter, theta, weights)[:count]
+
+
+@dataclass(frozen=True, eq=False)
+class PairComparison:
+    """How much more probable one person's chosen completions have become, as a vector of norm at most 1.
+
+    Of the two completions of a pair a model would write the chosen one with probability pi(chosen) / (pi(chosen) +
+    pi(rejected)). A person's number is the rise of that from the base model to this one, the mean over their pairs.
+    """
+
+    plan: PreferencePlan  # sizes
+    writer: Writer  # the model
+
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: ReleasedSteering) -> NDArray[np.float64]:
+        """[U, 3]."""
+        plan, mask = self.plan, np.array(rows["mask"], bool)
+        theta = torch.from_numpy(np.array(state.theta, np.float32))
+        prompts, written = (
+            torch.from_numpy(np.array(rows[name], np.int64)).flatten(0, 1) for name in ("observations", "actions")
+        )
+        rises = torch.zeros(mask.size, dtype=torch.float64)
+        there = torch.from_numpy(np.flatnonzero(mask))
+        for batch in torch.split(there, TOGETHER) if len(there) else ():
+            rises[batch] = self._rises(prompts[batch], written[batch].view(len(batch), 2, plan.tokens), theta)
+        pairs = mask.sum(axis=1)
+        total = rises.numpy().reshape(mask.shape).sum(axis=1)
+        return person_vectors(total / np.maximum(pairs, 1), pairs > 0)
+
+    def _rises(self, prompts: Tensor, written: Tensor, theta: Tensor) -> Tensor:
+        # [B] of B pairs [B, 2, T], the chosen first
+        adapter, count = self.plan.adapter, len(prompts)
+        rows = batch_indices(count, self.plan.prompt_tokens, 2)
+        model, before = self.writer.model, self.writer.prefix_tokens
+        completions = encode_completions(model, before, prompts[rows], written[rows], adapter.first_layer)
+        base, steered = (
+            torch.sigmoid(-_log_probabilities(self.writer, completions, adapter, one).double().sum(dim=2).diff()[:, 0])
+            for one in (adapter.initial_parameters(model.shape), theta)
+        )
+        return (steered - base)[:count]
 
 
 @torch.no_grad()
@@ -271,6 +340,7 @@ def fit_preferences(
     folder: str | os.PathLike[str] | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    finish: Finish | None = None,
 ) -> Release[Steered]:
     """Learn an adapter from people's preferences, under the plan's promise.
 
@@ -278,10 +348,10 @@ def fit_preferences(
         plan: calibrated for the vault's unit, and made for this model (`PreferencePlan.of`).
         vault: over the records of `pair_records`.
         model: with its tokenizer, public vocabulary and prefix.
-        folder, resume, progress: as of `fit`.
+        folder, resume, progress, finish: as of `fit`.
 
     Raises:
-        PlanError: the plan is for another model.
+        PlanError: the plan is for another model, or too much was said before by the people who are to judge.
         PlanExhausted: the plan was begun or finished already, and this is no resumption from its checkpoint.
         BudgetExceeded: the ledger cannot pay for the plan.
     """
@@ -293,14 +363,25 @@ def fit_preferences(
         what, expected = "the records are not pairs of this plan", "pairs of the plan's sizes"
         remedy = "make them with pair_records(plan, model, ...)"
         raise PlanError(what, where="alignment.fit_preferences", expected=expected, remedy=remedy)
+    level = judging_level(plan, vault)
     path, run, contribution = checkpoint_path(folder), vault.reserve(plan), PairGradient(plan, model)
     iterates = start_iterates(vault, run, PART, plan.adapter.initial_parameters(model.model.shape), path, resume=resume)
     while left := vault.steps_left(run, PART):
         mean = vault.noisy_sum(run, PART, contribution, ReleasedSteering(iterates[-1].astype(np.float32)))[0]
-        iterates = np.concatenate([iterates, iterates[-1:] + plan.step * mean])
+        # a mean over those who teach, of whom there are so many fewer
+        iterates = np.concatenate([iterates, iterates[-1:] + plan.step / (1 - (plan.judges or 0.0)) * mean])
         if path is not None:
             save(path, run, vault.ledger, iterates)
         if progress is not None:
             progress(plan.rounds - left + 1, plan.rounds)
     words = np.asarray(model.model.vocabulary.numpy(), np.int64)
-    return vault.release(run, Steered(plan, iterates.astype(np.float32), words, model), label=plan.label())
+    value = Steered(plan, iterates.astype(np.float32), words, model)
+    value = value if finish is None else finish(value)
+    if level is not None:
+        state = ReleasedSteering(value.steering.theta[0].numpy())
+
+        def ask() -> NDArray[np.float64]:
+            return vault.noisy_sum(run, JUDGES, PairComparison(plan, model), state)
+
+        value = ask_judges(value, vault, run, path, ask, scale=1.0, level=level)
+    return vault.release(run, value, label=plan.label())

@@ -15,6 +15,7 @@ from tacit.agents.language.adapters import Steering
 from tacit.agents.language.models import LanguageModel, Tokenizer, Writer
 from tacit.agents.language.sampling import Completions, complete, divergence
 from tacit.errors import PlanError
+from tacit.methods.alignment.judging import Judgement
 
 Float32 = NDArray[np.float32]
 
@@ -34,7 +35,8 @@ class Steered:
         iterates: parameters at the start and after each round, [rounds + 1, P].
         words: tokens of the public vocabulary [V].
         writer: the model, which no release holds; None until `with_model` is given it.
-        share: of the way from the start to the last parameters (`shrunk`).
+        share: of the way from the start to the last parameters (`limit_kl`).
+        judgement: what people who did not teach it say of it; None where nobody was asked, or the answer was lost.
     """
 
     plan: Any
@@ -42,6 +44,7 @@ class Steered:
     words: NDArray[np.int64]
     writer: Writer | None = None
     share: float = 1.0
+    judgement: Judgement | None = None
 
     def __repr__(self) -> str:
         kind = type(self.plan.adapter).__name__
@@ -52,6 +55,15 @@ class Steered:
         """The adapter with its parameters, as far as they are used."""
         start, last = torch.from_numpy(self.iterates[[0, -1]].copy())
         return Steering(self.plan.adapter, (start + self.share * (last - start))[None])
+
+    @property
+    def opinion(self) -> str:
+        """What people say of it, or why they say nothing."""
+        if self.judgement is not None:
+            return str(self.judgement)
+        if self.plan.judges is None:
+            return "Nobody judged: whether people like it better is not known."
+        return "The answer of the people who judged was lost in an interruption, and nobody is asked twice."
 
     def with_model(self, model: LanguageModel, tokenizer: Tokenizer) -> Steered:
         """The same with its base model.

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from tacit.agents.policies import Float32, Policy, PolicyActor
 from tacit.agents.policy_files import FeedForward
 from tacit.data.memory import Memory
-from tacit.errors import PlanError
 from tacit.methods.improvement.cloning import fit_clone
 from tacit.methods.improvement.moments import JointMoments, Moments, ScaleMoments, Scales
 from tacit.methods.improvement.plan import JUDGING, LOOK, MOMENTS, STATEMENT, ImprovementPlan
@@ -29,7 +28,7 @@ from tacit.methods.improvement.planning import advise
 from tacit.methods.improvement.statement import Statement, StatementScores
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.base import exhausted_error
-from tacit.privacy.vault.origins import corrected_level, count_statements
+from tacit.privacy.vault.origins import require_level
 from tacit.privacy.vault.vault import Vault
 
 State = tuple[NDArray[np.float64], NDArray[np.int64]]
@@ -130,12 +129,7 @@ def fit(plan: ImprovementPlan, vault: Vault) -> Release[Improvement]:
     """
     plan.require(vault.spec)
     scale_moments, joint_moments = ScaleMoments(plan, vault.spec), JointMoments(plan, vault.spec)
-    earlier_statements = count_statements(vault.ledger, frozenset({JUDGING}))
-    level = corrected_level(plan.level, earlier_statements)
-    if level is None:
-        what = f"{earlier_statements} statements were made of policies by the people who are to judge this one"
-        expected, remedy = "fewer, so that the level of one more can allow for its choice", "ask for a lower level"
-        raise PlanError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
+    level = require_level(vault.ledger, frozenset({JUDGING}), plan.level, where=f"{plan.method} plan")
     run = vault.reserve(plan)
     if vault.has_started(run):
         raise exhausted_error(run, LOOK)

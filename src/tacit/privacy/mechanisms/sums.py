@@ -196,6 +196,8 @@ class UserSum(Sum):
             momentum beta, (rho,) where earlier sums fade at the rate rho.
         blocks: of what a contribution consists, as for `PoissonSum`: one block, since two people who replace each other
             may be met in different sums (`proofs/correlated_noise.md`).
+        fold: for which of two folds of a plan its people are met, 0 first (with one participation). The folds share
+            nobody and cost no more than the dearer one.
 
     Raises:
         PlanError: a parameter is outside its range.
@@ -212,6 +214,7 @@ class UserSum(Sum):
     correlation: Correlation = "toeplitz"
     decay: tuple[float, ...] = (1.0,)
     blocks: Blocks | None = field(default=None, metadata=OPTIONAL)
+    fold: Literal[0, 1] | None = field(default=None, metadata=OPTIONAL)
     rows: ClassVar[RowsOf] = "first"
     horizon: ClassVar[int] = 1
     held_by: ClassVar[HeldBy] = "visitors"
@@ -229,6 +232,8 @@ class UserSum(Sum):
             alone = len(self.blocks) == 1 and self.blocks[0].share == 1 and self.diameter >= math.sqrt(2)
             require_valid(f"{self.name}.blocks", self.blocks, alone, "None, or one block of several numbers")
             require_blocks(self.blocks, self.name)
+        once = self.fold is None or (self.fold in (0, 1) and self.participations == 1)
+        require_valid(f"{self.name}.fold", self.fold, once, "None, or 0 or 1 with one participation")
         self.require()
 
     @property
@@ -246,8 +251,9 @@ class UserSum(Sum):
         rates = ", ".join(f"{rate:g}" for rate in self.decay)
         apart = describe_distance(self, unit)
         matched = "" if self.decay == (1.0,) else f", matched to sums that fade at {rates}"
+        fold = "" if self.fold is None else f" of fold {self.fold} of two, which share nobody,"
         return (
-            f"{self.steps:,} noisy sum(s), each over all {unit.noun}(s) that are met for it ({self.users:,} are "
+            f"{self.steps:,} noisy sum(s), each over all {unit.noun}(s){fold} that are met for it ({self.users:,} are "
             f"expected, however many come); one {unit.noun} adds to at most {self.participations:,} of them, as a "
             f"register of contributions keeps, a vector of norm at most {self.clip_norm:.6g}{apart} "
             f"made from {describe_rows(self)} of that meeting, under {self.correlation} noise of a standard deviation "

@@ -161,9 +161,21 @@ def _corrected_standing(free: frozenset[Fold], level: float, count: int) -> Stan
     )
 
 
-def count_statements(ledger: Ledger | LedgerView, judges: frozenset[Fold]) -> int:
-    """How many plans of a ledger have said something of how good a policy is, from these folds."""
-    return sum(bool(plan.claimed and judges.intersection(plan.judges)) for plan in ledger.plans())
+def require_level(
+    ledger: Ledger | LedgerView, judges: frozenset[Fold], level: float, *, where: str, besides: str = ""
+) -> float:
+    """The level of one more statement from these folds, whichever plan of the ledger but one led to it.
+
+    Raises:
+        PlanError: too many plans have said something of how good a policy is.
+    """
+    plans = (plan for plan in ledger.plans() if plan.id != besides)
+    count = sum(bool(plan.claimed and judges.intersection(plan.judges)) for plan in plans)
+    if (wider := corrected_level(level, count)) is None:
+        what = f"{count} statements were made of policies by the people who are to judge this one"
+        expected, remedy = "fewer, so that the level of one more can allow for its choice", "ask for a lower level"
+        raise PlanError(what, where=where, expected=expected, remedy=remedy)
+    return wider
 
 
 def corrected_level(level: float, count: int) -> float | None:

@@ -25,11 +25,12 @@ from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.fields import charge, figures, require_few_kinds
 from tacit.privacy.certificate.markdown import attack
 from tacit.privacy.certificate.plan import certified_names, name_problem, place_of_plan, registry_problem
-from tacit.privacy.ledger.folds import plan_folds, single_fold
+from tacit.privacy.ledger.folds import JUDGING, plan_folds, single_fold
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Part, Plan, any_publishes_logs, certificate_parts, compose_parts
 from tacit.privacy.mechanisms.kinds import PARTS, PrivateSelection, part_from_json
+from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.sentences import knowledge_exception, neighbours, protected_policies
 from tacit.serialization import INLINE, from_json, to_json
 from tacit.units import Promise, Unit, require_delta
@@ -289,6 +290,8 @@ def may_evaluate(plan: Any) -> bool:
     fields = [getattr(plan, field.name) for field in dataclasses.fields(plan)]
     members = [one for value in fields for one in (value if isinstance(value, tuple) else (value,))]
     judges = module.startswith("tacit.methods.off_policy_evaluation.")
+    # people of fold 1, whom no ledger knows to have a half of their own, may be anybody: all over counts as judging
+    judges |= any(isinstance(part, UserSum) and part.fold == JUDGING for part in plan.parts())
     return not is_library or judges or any(map(may_evaluate, filter(_is_plan, members)))
 
 

@@ -6,11 +6,15 @@ them with a public actor and keeps their rows inside. A mechanism then sums clip
 part of the plan at most once, and adds noise that may be correlated with that of earlier sums; or it turns everybody's
 answers round, each by itself. The next round forgets the rows.
 
+Of a plan with two folds all rounds of fold 0 come first. A round is of one fold, and only this fold's parts are summed
+over it; since nobody contributes to two rounds, nobody is in both folds.
+
 Proof pages: `proofs/policy_gradient.md`, `proofs/correlated_noise.md`, `proofs/ledger.md`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -24,6 +28,7 @@ from tacit.errors import LedgerError, MechanismError, PlanError
 from tacit.privacy import deals
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.gradients import clipping
+from tacit.privacy.ledger.folds import FOLDS, Fold
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.ledger.store import MUTEX
@@ -107,6 +112,7 @@ NOTE, ACTOR = "register", "actor"
 class _EnrolledBatch:
     plan_id: str
     rows: dict[str, npt.NDArray[Any]]
+    fold: Fold | None
     released_parts: set[str] = field(default_factory=set)
 
 
@@ -206,11 +212,14 @@ class UserVault(BaseVault):
             MechanismError: the users' answer has not the columns and shapes of `enrolled_rows`; or people are not
                 simulated, and the actor could keep what it sees.
         """
-        parts = [self._part(run, part.name, UserSum, RandomizedResponses, PoissonSum) for part in run.plan.parts()]
+        every = [self._part(run, part.name, UserSum, RandomizedResponses, PoissonSum) for part in run.plan.parts()]
         if not self.simulated:
             require_pure_form(actor, where="enroll")
         self._remember(run, foreign_names(actor), ACTOR)
         self._batch = None
+        begun = [part.fold for part in every if self.steps_left(run, part.name)] or [every[-1].fold]
+        fold = min(begun, key=lambda fold: fold or 0)  # all rounds of fold 0 come first
+        parts = [part for part in every if part.fold == fold]
         open_parts = [part for part in parts if self.steps_left(run, part.name)]
         if not open_parts:
             self.next_step(run, parts[0].name)  # raises PlanExhausted
@@ -230,7 +239,7 @@ class UserVault(BaseVault):
             served = self._users.serve(people, actor)
             return enrolled_rows(served, self.spec, parts[0].rows_per_unit, replicate, admitted, places)
 
-        self._batch = _EnrolledBatch(run.plan_id, self._run_hidden(serve))
+        self._batch = _EnrolledBatch(run.plan_id, self._run_hidden(serve), fold)
 
     def noisy_sum(
         self, run: Run, part: str, contribution: Contribution | Tally, state: Any = None
@@ -324,20 +333,24 @@ class UserVault(BaseVault):
         super()._require_fit(plan)
         parts = plan.parts()
         enrolled = [part for part in parts if isinstance(part, VisitorPart)]
-        agreed = len({(part.users, part.participations, part.rows_per_unit) for part in enrolled}) == 1
-        if len(parts) > 1 and not (agreed and len(enrolled) == len(parts)):
-            raise _plan_error(
-                plan, "the parts disagree on who is enrolled", "equal users, rows_per_unit and participations"
-            )
+        folds = {part.fold for part in enrolled}
+        agreed = len({(part.fold, part.users) for part in enrolled}) == len(folds)
+        agreed &= len({(part.participations, part.rows_per_unit) for part in enrolled}) == 1
+        agreed &= folds in ({None}, set(FOLDS)) and len(enrolled) == len(parts)
+        if (len(parts) > 1 or folds) and not agreed:
+            expected = "equal users, rows_per_unit and participations, and both folds or none"
+            raise _plan_error(plan, "the parts disagree on who is enrolled", expected)
         for part in enrolled:
             if isinstance(part, UserSum):  # decays without proof are refused
                 sensitivity(part.correlation, part.steps, part.participations, part.decay)
-            if part.users * part.steps > self.unit.size * part.participations:
-                raise _plan_error(
-                    plan,
-                    f"{part.users * part.steps:,} contributions are more than the population can fill",
-                    f"at most {self.unit.size * part.participations:,}: population times participations",
-                )
+        needed = sum(max(part.users * part.steps for part in enrolled if part.fold == fold) for fold in folds)
+        participations = max((part.participations for part in enrolled), default=1)
+        if needed > self.unit.size * participations:
+            raise _plan_error(
+                plan,
+                f"{needed:,} contributions are more than the population can fill",
+                f"at most {self.unit.size * participations:,}: population times participations",
+            )
         self._require_pool(plan)
         for ledger in self.ledgers:
             if heads := arrivals.read_notes(ledger, NOTE):
@@ -357,7 +370,9 @@ class UserVault(BaseVault):
     def _unreleased_batch(self, run: Run, part: str) -> _EnrolledBatch:
         """The last batch, if this part of it was not released yet."""
         batch = self._batch
-        if batch is None or batch.plan_id != run.plan_id or part in batch.released_parts:
+        folds = {one.name: one.fold for one in run.plan.parts()}
+        other = batch is None or batch.plan_id != run.plan_id or folds[part] != batch.fold
+        if batch is None or other or part in batch.released_parts:
             what = "there is no round of which this part was not released yet"
             expected = "one round for each release of a part: a second one would double what a person adds"
             remedy = "call meet(run, actor) first"
@@ -404,11 +419,16 @@ class UserVault(BaseVault):
 
     def _deal_round(self, run: Run, pool: Sequence[str], participations: int) -> list[str]:
         """Those of a pool whose round is the next one, a public function of each one's own id."""
-        steps = {part.name: part.steps for part in run.plan.parts()}
-        period = -(-max(steps.values()) // participations)
-        now = max(most - self.steps_left(run, name) for name, most in steps.items())
-        rounds = deals.choose(unit_keys.names(map(arrivals.person_key, pool)), run.plan_id, period, purpose="round")
-        return [person for person, turn in zip(pool, rounds, strict=True) if turn == now % period]
+        # a round's share of the people is that of those whom it expects
+        expected, done = list[int](), 0
+        for fold in sorted({part.fold or 0 for part in run.plan.parts()}):
+            parts = [cast(VisitorPart, part) for part in run.plan.parts() if (part.fold or 0) == fold]
+            expected += [parts[0].users] * -(-max(part.steps for part in parts) // participations)
+            done += max(part.steps - self.steps_left(run, part.name) for part in parts)
+        ends = np.cumsum(expected) // math.gcd(*expected)
+        names = unit_keys.names(map(arrivals.person_key, pool))
+        rounds = np.searchsorted(ends, deals.choose(names, run.plan_id, int(ends[-1]), purpose="round"), side="right")
+        return [person for person, turn in zip(pool, rounds, strict=True) if turn == done % len(expected)]
 
     def _receive_arrivals(self, expected: int) -> list[list[str]]:
         """Everybody who came by themselves: nobody is cut off, so that nobody's leaving lets another one in."""
