@@ -270,7 +270,7 @@ class BaseVault:
         return Release(value, certificate)
 
     def _require_started(self, run: Run) -> None:
-        """Refuse to certify what cannot have come out of the run: it is not the ledger's, or nothing was asked yet."""
+        # Refuse to certify what cannot have come out of the run: it is not the ledger's, or nothing was asked yet.
         plan, where = run.plan, f"{run.plan.method} plan {run.plan_id}"
         if run.plan_id != plans.plan_id(plan) or all(summary.id != run.plan_id for summary in self.ledger.plans()):
             what = "the plan is not one that the ledger admitted"

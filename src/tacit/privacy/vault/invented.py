@@ -145,11 +145,11 @@ def _move_to_middle(cells: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _count_visits(rows: Columns, space: Box) -> None:
-    """Of every other unit, let columns of whole numbers rise by one from row to row, as numbers of visits do."""
-    whole, first = np.flatnonzero(space.whole), rows["observations"][::2, :1]
+    # Of every other unit, let columns of whole numbers rise by one from row to row, as numbers of visits do.
+    counts, first = np.array(space.whole) & (np.array(space.categories) == 0), rows["observations"][::2, :1]
     steps = np.arange(rows["mask"].shape[1]).reshape(1, -1, *[1] * (first.ndim - 2))
     for name, ahead in (("observations", 0), ("next_observations", 1)):
-        rows[name][::2, ..., whole] = np.minimum(first + steps + ahead, space.high)[..., whole]
+        rows[name][::2, ..., counts] = np.minimum(first + steps + ahead, space.high)[..., counts]
 
 
 def _edges(space: Box | Discrete) -> Any:

@@ -415,7 +415,7 @@ def run_apart(
 
 
 def _fitted(found: Any, zeros: Vectors, units: int) -> Vectors:
-    """What a callback returned, in the shape and type of what it returned on invented rows; ValueError if it cannot."""
+    # What a callback returned, in the shape and type of what it returned on invented rows; ValueError if it cannot.
     array = np.asarray(found, zeros.dtype)
     if array.shape != (units, *zeros.shape[1:]):
         raise ValueError("not one row a unit")

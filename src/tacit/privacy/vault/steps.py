@@ -181,7 +181,7 @@ class GradientStep:
         return sums
 
     def _add_apart(self, total: GradientSum, model: nn.Module, tensors: Mapping[str, Tensor], max_units: int) -> None:
-        """Add the clipped gradients of an objective of the user's; a unit on which it raises adds nothing."""
+        # Add the clipped gradients of an objective of the user's; a unit on which it raises adds nothing.
         from tacit.privacy.gradients.clipped_sums import add_clipped
 
         loss, shares = self.objective.loss, getattr(self.objective, "shares", None)
