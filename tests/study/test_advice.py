@@ -257,7 +257,9 @@ def test_a_check_of_positions_says_which_maps_can_be_read(tmp_path: Path) -> Non
     verdict = check(tmp_path / "study.toml")
     assert (verdict.faults, verdict.verb) == ((), "imitate")
     assert "`tacit imitate --epsilon 1`, of which --dry-run says all:" in verdict.notes
-    assert any(re.match(r"  visits by half-hour \(\d+ cells\): .* it can be read\.$", note) for note in verdict.notes)
+    assert any(
+        re.match(r"  visits by half-hour \(\d+ cells\): .* it can be read by night\.$", note) for note in verdict.notes
+    )
     assert not list(tmp_path.glob("*.ledger"))
 
 

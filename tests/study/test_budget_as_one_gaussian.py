@@ -52,7 +52,11 @@ def test_more_releases_fit_and_each_is_certified(logs: Path) -> None:
 def test_a_sum_covers_as_many_as_its_epsilons_say(logs: Path) -> None:
     study = study_of(logs, **BUDGET, budget_sampled=1)
     plan = study.plan("evaluate", epsilon=1.0, delta=1e-4, **WORDS)
-    assert "covers 3 more" in str(study.describe_room(plan))
+    said = study.describe_room(plan)
+    assert said.startswith("Left     after this one the budget covers 3 more")
+    assert said.endswith("with --budget-sampled 0, which is final, more releases would fit.")
+    study.evaluate(epsilon=1.0, delta=1e-4, **WORDS)
+    assert "budget-sampled" not in study.describe_room(plan)  # it is too late
 
 
 def test_the_rule_is_final(logs: Path) -> None:

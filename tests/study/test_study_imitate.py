@@ -79,11 +79,12 @@ def test_the_cells_of_a_readable_map_follow_from_public_figures_alone(days: Days
     sizes = []
     for epsilon in (0.5, 1.0, 2.0):  # there is no such file yet
         request = imitate.imitate(tacit.Study(path, **words).curator, epsilon=epsilon)
-        _, maps, pairs, *_ = request.advice.lines()
+        _, maps, pairs, by_day, *_ = request.advice.lines()
         sizes.append(int(request.more[0].split()[2].replace(",", "")))
         assert maps.startswith(f"  visits by half-hour ({sizes[-1]:,} cells)")
-        assert maps.endswith("it can be read.")
+        assert maps.endswith("it can be read by night.")
         assert "A map of at most" in pairs
+        assert "where people go by day is not learned" in by_day
         most = 0.5 / request.plan.noise_std("starts")  # the noise is half of what a mean cell holds
         assert sizes[-1] <= most < {0.5: 21 * 21, 1.0: 31 * 32, 2.0: 45 * 44}[epsilon], "cells of the next smaller side"
     assert sizes == [16 * 16, 21 * 21, 31 * 32]  # 31 x 31 km in cells of 2, 1.5 and 1 km

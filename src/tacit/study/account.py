@@ -189,7 +189,11 @@ class Account:
         state = self._state()
         charge, fold = _price(plan, state.bound_terms.composition)
         left = state.balance.room(charge, fold, state.budget, state.bound_terms.delta) - 1 if charge.finite else 0
-        return f"Left     after this one the budget covers {max(0, left):,} more release(s) of this cost."
+        said = f"Left     after this one the budget covers {max(0, left):,} more release(s) of this cost."
+        sums = state.bound_terms.composition.sampled > 0 and not self.path.exists()
+        if sums and _price(plan, Composition(0.0))[0].mu is not None:
+            said += " It does not sample: with --budget-sampled 0, which is final, more releases would fit."
+        return said
 
     def share_ledger(self) -> None:
         """Begin the ledger where there is none, and note it with every source: what is spent on one is spent on all.

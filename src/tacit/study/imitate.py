@@ -143,15 +143,22 @@ def imitate(
         job = _Imitation(curator, plan, grid, account, method, seed, resume, nonprivate_diagnostics, track)
         return job.carry_out(out, options)
 
+    from tacit.evaluation.movement.divergences import BY_DAY
+    from tacit.methods.mobility.blocks import side_km
+
     name = curator.unit.noun
     public = f"what most {name}s have in common, and the rules by which records became days"
     promised = f"Protected: everything of one {name}. Not protected: {public}."
-    more = (f"Public grid: {grid.size:,} cells.", promised, *((f"The people {SIMULATED}",) if source.simulated else ()))
+    more = (
+        f"Public grid: {grid.size:,} cells of about {1000 * side_km(grid):,.0f} m.",
+        promised,
+        *((f"The people {SIMULATED}",) if source.simulated else ()),
+    )
     foreseen = Advice(
         plan,
         lambda plan: advice(plan, grid)[:1],  # of where days pass; pairs of cells are far noisier anyhow
         "a larger --cell (--cell auto takes the smallest that can be read)",
-        tuple(one.to_sentence() for one in advice(plan, grid)[1:]),
+        (*(one.to_sentence() for one in advice(plan, grid)[1:]), *[BY_DAY] * (getattr(plan, "model", "") != "markov")),
         duration=imitation_duration(plan),
         accepted=yes or source.simulated,
     )

@@ -81,6 +81,13 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> No
         assert [row[0] for row in rows(read(typed(table()), next="drop"))] == [60, 75, 80]
 
 
+def test_decisions_of_their_own_that_are_cut_leave_nothing_to_learn_from() -> None:
+    alone = table(visit=[f"visit {i}" for i in range(6)])
+    assert len(rows(read(typed(alone), next="keep"))) == 6
+    with pytest.raises(DataError, match="every row is the last of an episode that is cut, .*`termination` of 1"):
+        read(typed(alone), next="drop")
+
+
 @pytest.mark.parametrize("source", [typed, untyped])
 def test_a_second_time_orders_what_the_first_leaves_equal(source: Any) -> None:
     days = {"day": ["2024-03-01"] * 3 + ["2024-03-02"] + ["2024-03-01"] * 2, "turn": [0, 5, 9, -1, 3, 4]}

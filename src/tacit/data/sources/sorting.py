@@ -134,6 +134,11 @@ def read(
                 counts["kept"] += len(block["row"])
                 ingest.add(columns, units, block.get("number", block["episode"]) if options.episode else None)
                 first += len(block["row"])
+        if options.next == "drop" and counts["chosen"] and not counts["kept"]:
+            what = "every row is the last of an episode that is cut, and what follows such a row is not known"
+            expected = "longer episodes, or a column that says where they terminate"
+            remedy = "where a decision ends its episode, add a column `termination` of 1, and declare terminals"
+            raise DataError(what, where=table.name, expected=expected, remedy=remedy)
         ingest.receipt["rows of the table"] = {
             "all": counts["all"],
             "left out by --where and --qualify": counts["all"] - counts["chosen"],

@@ -213,6 +213,10 @@ class MeasureSummary:
     verdict: Verdict
 
 
+BY_DAY = "The noise is not all: where people go by day is not learned. Generated people go where many live."
+"""What no map of the noise says of simulators that explore by distance and homes."""
+
+
 @dataclass(frozen=True)
 class MapAdvice:
     """Whether a kind of map can be read, by a public rule."""
@@ -229,7 +233,7 @@ class MapAdvice:
             f"{self.map} ({self.cells:,} cells): the noise is {self.relative_error:,.2g} times what a mean cell holds"
         )
         if self.usable:
-            return f"{what}; it can be read."
+            return f"{what}; it can be read by night."
         return f"{what}; do not read single cells. A map of at most {self.most_cells:,} cells can be read."
 
 

@@ -14,7 +14,7 @@ from tacit.data.mobility.days import SLOTS, Days, distinct_counts, move_counts
 from tacit.data.mobility.grids import Grid
 from tacit.data.mobility.trips import clock
 from tacit.errors import DataError
-from tacit.evaluation.movement.divergences import SEQ, MapAdvice, MeasureSummary
+from tacit.evaluation.movement.divergences import BY_DAY, SEQ, MapAdvice, MeasureSummary
 from tacit.evaluation.movement.maps import Levels, blocks_of_level, corners, largest_flows
 from tacit.evaluation.movement.maps import block_levels as levels_of
 from tacit.evaluation.report import blocks, charts
@@ -182,14 +182,18 @@ def _answer_section(
 
 
 def unusable_notes(certificate: Certified, advice: Sequence[MapAdvice]) -> list[str]:
-    """What the noise forbids: the certificate's own words first, then the advice on maps."""
+    """What noise and model forbid: the certificate's own words first, then the advice on maps."""
     notes = [
         line.removeprefix(_UNUSABLE)
         for line in sentences.lines(certificate, "not_protected")
         if line.startswith(_UNUSABLE)
     ]
     lines = [line[:1].upper() + line[1:] + ("" if line.endswith(".") else ".") for line in notes]
-    return lines + [_advice_sentence(one) for one in advice if not one.usable]
+    return (
+        lines
+        + [_advice_sentence(one) for one in advice if not one.usable]
+        + [BY_DAY] * (bool(advice) and (certificate.get("plan") or {}).get("model") != "markov")
+    )
 
 
 def _advice_sentence(advice: MapAdvice) -> str:
@@ -203,7 +207,7 @@ def _advice_sentence(advice: MapAdvice) -> str:
     of = "pairs of cells" if advice.map == PAIRS else "cells"
     sentence = f"{name}: over {number(advice.cells)} {of} the noise is {error} times what a mean {item} holds"
     if advice.usable:
-        return f"{sentence}; they can be read."
+        return f"{sentence}; they can be read by night."
     if advice.most_cells < 2:
         return f"{sentence}; single {item}s can be read on no map."
     return f"{sentence}; read single {item}s {where} of at most {most} alone."
