@@ -84,6 +84,11 @@ class Unit:
         return noun(self.name)
 
 
+def is_noun(name: str) -> bool:
+    """Whether a sentence can call a unit by this name as it stands: words of letters."""
+    return len(name) <= LONGEST_NAME and re.fullmatch(r"[^\W\d_]+([ -][^\W\d_]+)*", name) is not None
+
+
 def noun(name: str) -> str:
     """What a sentence calls a unit of this name, in the singular.
 

@@ -194,6 +194,12 @@ def test_npz_and_minari_are_imported_too(tmp_path: Path, spec_file: Path) -> Non
     assert main([*words, "--out", str(tmp_path / "a")]) == 0
     data = Trajectories.open(tmp_path / "a")
     assert data.counts()["units"] == 2
+    with np.load(tmp_path / "a.npz") as arrays:
+        fields = {name: arrays[name] for name in ("observations", "actions", "rewards", "next_observations")}
+        np.savez(tmp_path / "c.npz", terminals=arrays["terminations"], who=arrays["who"], **fields)
+    words[2] = str(tmp_path / "c.npz")
+    assert main([*words, "--out", str(tmp_path / "c"), "--fields", "terminations=terminals"]) == 0
+    assert Trajectories.open(tmp_path / "c").counts() == data.counts()
     (tmp_path / "sets").mkdir()
     data.to_minari("toy-v0", root=tmp_path / "sets")
     words = ["data", "import", "toy-v0", "--minari-root", str(tmp_path / "sets"), "--unit", ":episode", "--simulated"]

@@ -330,6 +330,12 @@ def test_a_policy_is_declared_once_the_ledger_holds_a_release(
     capsys.readouterr()
     assert run("undeclared", *ledger, "--policy", "uniform") == (2, None)
     assert "where the policy comes from is not declared" in capsys.readouterr().err
+    assert run("undeclared", *ledger, "--policy", "uniform", "--dry-run") == (2, None)
+    assert "where the policy comes from is not declared" in capsys.readouterr().err
+    declared = ("--policy", "uniform", "--policy-from", "public")
+    assert run("planned", *ledger, *declared, "--dry-run") == (0, None)
+    assert run("planned", *ledger, *declared, "--dry-run", "--epsilon", "100") == (3, None)
+    assert "does not cover this evaluation" in capsys.readouterr().err
     assert len(Ledger.read(here / "ledger").plans()) == 1
     assert run("declared", *ledger, "--policy-from", "public") == (2, None)  # the records' own comes from nowhere
 

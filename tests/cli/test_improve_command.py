@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tacit import hub
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.letter import FILES
+from tacit.evaluation.report import improvement
+from tacit.evaluation.report.improvement import caution
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.study import improve as improving
 from tacit_worlds import clinic
 
 PATIENTS = 300
@@ -110,3 +118,19 @@ def test_wrong_words_are_refused(
     plain = [*PROMISE[: PROMISE.index("--memory")], "--dry-run"]
     assert main(["improve", str(logs), "--out", str(tmp_path / "out"), *plain, *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_level_beyond_what_was_asked_for_is_explained(run: Path) -> None:
+    value = hub.load(run / "policy").value
+    assert caution(value) == ""
+    wider = dataclasses.replace(value.statement.gain_interval, level=1 - 0.05 / 4)
+    later = dataclasses.replace(value, statement=dataclasses.replace(value.statement, gain_interval=wider))
+    said = caution(later)
+    assert said.startswith("95 % were asked for; 3 evaluations on the same people came before, so the bounds are ones")
+    assert "of 98.75 %: whichever of 4 statements was chosen by them, 95 % hold for it." in said
+    lines: list[str] = []
+    told: Any = SimpleNamespace(narrator=SimpleNamespace(say=lambda text="": lines.append(text)), tell=lambda run: None)
+    improving._tell(told, later, None, told)
+    assert f"Caution  {said}" in lines
+    page = improvement.sections(Certificate.load(run / "certificate.json").to_json(), later, ("a", "b"), [])
+    assert said in str(page[0])

@@ -133,7 +133,8 @@ def test_a_study_whose_first_release_would_be_refused_is_not_called_ready(
     capsys.readouterr()
     assert main(["check"]) == 0
     shown = capsys.readouterr().out
-    assert "study.toml has no fault. `tacit synthesize --epsilon 0.05` would be refused without --yes." in shown
+    assert "study.toml can be used, but not for this yet. `tacit synthesize --epsilon 0.05` would be" in shown
+    assert "refused without --yes." in shown
     assert "ready" not in shown
 
 
@@ -150,15 +151,17 @@ def test_what_only_the_curator_knows_is_asked_for_at_once(folder: Path, capsys: 
 
 def test_a_check_says_everything_that_is_wrong_at_once(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = Path("study.toml").read_text()
-    wrong = text.replace("population = 400", 'populations = 400\ntime = "hour"\nrelation = "some"').replace(
-        '"patient_id"', '"mrn"'
-    )
+    wrong = text.replace(
+        "population = 400", 'unit_nam = 1\nunit_name = "MRN 2"\npopulations = 400\ntime = "hour"\nrelation = "some"'
+    ).replace('"patient_id"', '"mrn"')
     Path("study.toml").write_text(wrong.replace('propensity = "p"', 'propensity = "q"').replace("reward =", "rewerd ="))
     capsys.readouterr()
     assert main(["check"]) == 2
     shown = capsys.readouterr().err
     for fault in (
         "population is missing",
+        "'unit_nam' is unknown (did you mean unit_name?)",
+        'unit_name is no noun of letters, such as "patient"',
         "'populations' is unknown (did you mean population?)",
         "relation is none of add_or_remove and replace_one",
         "'rewerd' is unknown (did you mean reward?)",
@@ -168,7 +171,7 @@ def test_a_check_says_everything_that_is_wrong_at_once(study: Path, capsys: pyte
         "there is no column 'comfort' of the rewards",
     ):
         assert fault in shown, fault
-    assert "8 things to mend" in shown
+    assert "10 things to mend" in shown
     with pytest.raises(PlanError, match="population is missing"):
         tacit.Study.open("study.toml")
 

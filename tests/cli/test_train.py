@@ -89,6 +89,24 @@ def test_the_report_compares_with_a_ceiling_and_a_floor(trained: Path) -> None:
     assert (trained / "report.html").read_text() == page
 
 
+def test_what_came_of_it_is_said_and_a_first_try_is_called_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*POLE, "--out", str(tmp_path / "run")) == 0
+    shown = capsys.readouterr().out
+    change = re.search(
+        r"^Return   ([\d.]+) before anybody was met, ([\d.]+) after, on the same fresh people(.*)$", shown, re.M
+    )
+    assert change
+    assert ("made it worse" in change[3]) == (float(change[2]) < float(change[1]))
+    assert "No recipe was made" not in shown
+    assert change[0].removeprefix("Return   ") in (tmp_path / "run" / "report.html").read_text()
+    (tmp_path / "bounds.json").write_text('{"reward": [-17, 0]}')
+    place = str(tmp_path / "bounds.json")
+    assert run("train", "Pendulum-v1", "--bounds", place, "--out", str(tmp_path / "b"), "--dry-run") == 0
+    assert "No recipe was made for Pendulum-v1: this is the general one" in capsys.readouterr().out
+
+
 def test_the_ledger_is_shown_without_the_times_of_meetings(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = [entry for entry in Ledger.read(trained / "ledger").entries() if entry.kind == "note"]
     kinds = Counter(json.loads(entry.text)["kind"] for entry in kept)

@@ -161,6 +161,47 @@ def test_propensities_of_an_archive(tmp_path: Path) -> None:
         Trajectories.from_npz(tmp_path / "b.npz", unit=":transition", spec=LOGGED)
 
 
+def test_arrays_of_other_names(tmp_path: Path) -> None:
+    """D4RL's names for the ends of episodes: left out, the episodes of a file would be one."""
+    columns = dict(Trajectories.from_arrays(**arrays()).columns)
+    columns |= {"terminals": columns.pop("terminations"), "timeouts": columns.pop("truncations")}
+    np.savez(tmp_path / "a.npz", **columns)
+    read: dict[str, Any] = {"unit": ":episode", "spec": SPEC}
+    with pytest.raises(DataError, match=r"a\.npz: the array 'terminals' is no known field") as caught:
+        Trajectories.from_npz(tmp_path / "a.npz", **read)
+    assert "truncations, propensities (the nearest is terminations)" in caught.value.expected
+    assert "--fields terminations=terminals" in caught.value.remedy
+    fields = {"terminations": "terminals"}
+    with pytest.raises(DataError, match=r"'timeouts' is no known field.*nearest is truncations"):
+        Trajectories.from_npz(tmp_path / "a.npz", **read, fields=fields)
+    with pytest.raises(DataError, match="there is no field 'ends'; expected FIELD=NAME"):
+        Trajectories.from_npz(tmp_path / "a.npz", **read, fields={"ends": "terminals"})
+    with pytest.raises(DataError, match="two fields have one array"):
+        Trajectories.from_npz(tmp_path / "a.npz", **read, fields={"terminations": "truncations"})
+    whole = Trajectories.from_npz(tmp_path / "a.npz", **read, fields={**fields, "truncations": "timeouts"})
+    alike = Trajectories.from_arrays(**{**arrays(), "unit_ids": ":episode", "episode_ids": None})
+    same(whole, alike)
+    episode = np.zeros(len(columns["rewards"]), np.int64)
+    np.savez(tmp_path / "b.npz", **alike.columns, episode=episode)
+    with pytest.raises(DataError, match=r"'episode' is no known field.*--episode episode"):
+        Trajectories.from_npz(tmp_path / "b.npz", **read)
+    np.savez(tmp_path / "c.npz", **{name: array for name, array in alike.columns.items() if name != "actions"})
+    with pytest.raises(DataError, match=r"no column 'actions' for actions; expected .* the file has observations, rew"):
+        Trajectories.from_npz(tmp_path / "c.npz", **read)
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_ends_of_other_names(kind: str, tmp_path: Path) -> None:
+    path = write(small().rename(columns={"truncation": "timeouts"}), tmp_path / f"a.{kind}")
+    with pytest.raises(DataError, match=r"the column 'timeouts' would be lost.*--fields truncations=timeouts"):
+        READERS[kind](path, unit="unit", episode="episode", spec=SPEC)
+    fields = dataclasses.replace(files.Fields.of(SPEC), truncations="timeouts")
+    same(
+        READERS[kind](path, unit="unit", episode="episode", spec=SPEC, fields=fields),
+        Trajectories.from_arrays(**arrays()),
+    )
+
+
 def _edit(**changes: Any) -> pd.DataFrame:
     return small().astype(object).assign(**changes)
 

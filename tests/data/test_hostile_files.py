@@ -120,7 +120,7 @@ def npz(path: Path, header: str = "", body: bytes = b"", *, how: int = zipfile.Z
 )
 def test_headers_of_arrays_are_neither_run_nor_believed(header: str, tmp_path: Path) -> None:
     with pytest.raises(FileError, match="damaged or of another kind"):
-        Trajectories.from_npz(npz(tmp_path / "a.npz", header), unit="unit_ids", spec=SPEC)
+        Trajectories.from_npz(npz(tmp_path / "a.npz", header), unit="unit_ids", episode="episode_ids", spec=SPEC)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -128,7 +128,7 @@ def test_an_archive_that_bursts_is_refused(tmp_path: Path) -> None:
     path = npz(tmp_path / "a.npz", body=b"\x93NUMPY" + bytes(2**23), how=zipfile.ZIP_LZMA)
     assert path.stat().st_size < 10_000
     with pytest.raises(FileError, match="declares far more"):
-        Trajectories.from_npz(path, unit="unit_ids", spec=SPEC)
+        Trajectories.from_npz(path, unit="unit_ids", episode="episode_ids", spec=SPEC)
 
 
 def test_damaged_compression_is_a_sentence(tmp_path: Path) -> None:

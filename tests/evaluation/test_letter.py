@@ -79,6 +79,9 @@ def test_the_figures_of_one_letter_in_both_languages() -> None:
     assert "catches at most 6.855\N{NO-BREAK SPACE}% of true cases" in english  # Phi(0.158114 - 1.644854)
     assert "in at most 1.508, 13.07 or 56.29 with them" in english
     assert "epsilon 1.21449 of 8 (at delta 0.0000076)" in english
+    assert "add up by the squares of their mu, and so to less than the sum of their epsilons" in english
+    assert "The spent epsilon is stated at the delta of the budget" in english
+    assert "addieren sich über die Quadrate ihres mu" in german
     assert "There could be 100,000 of them" in english
     assert "(0,648106; 0,000001)-Differential Privacy" in german
     assert "höchstens 6,855\N{NO-BREAK SPACE}% der wahren Fälle" in german

@@ -45,6 +45,8 @@ def test_more_releases_fit_and_each_is_certified(logs: Path) -> None:
     assert ledger.spent()[0] < 4.0
     assert ledger.left()[0] < 1.0
     assert f"Left     epsilon {ledger.left()[0]:.6g}" in str(study)
+    assert "by the squares of their mu" in str(study)
+    assert "stated at the delta of the budget" in str(study)
     with pytest.raises(BudgetExceeded, match="does not cover this evaluation"):
         study.evaluate(epsilon=1.0, delta=1e-4, level=0.5, **WORDS)
 

@@ -127,6 +127,35 @@ def test_a_table_is_read_when_it_is_needed_and_its_ledger_lies_beside_it(people:
         )
 
 
+def test_units_are_called_by_a_noun_and_their_column_is_noted(people: Trajectories, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("duckdb")
+    people.to_csv(tmp_path / "logs.csv")
+    frame = pd.read_csv(tmp_path / "logs.csv")
+    frame.assign(**{"Patienten-ID": frame["unit"], "stay": frame["episode"]}).to_csv(tmp_path / "logs.csv", index=False)
+    how: dict[str, Any] = {"population": PATIENTS, "spec": people.spec, "episode": "episode", "time": "step"}
+    budget = {"budget_epsilon": 4.0, "budget_sampled": 0.0}
+    study = tacit.Study(tmp_path / "logs.csv", unit="Patienten-ID", unit_name="patient", **how, **budget)
+    assert (study.unit.name, study.curator.source.column) == ("patient", "Patienten-ID")
+    release = study.evaluate(epsilon=1.0, method="wpdis", out=tmp_path / "run", **WORDS)
+    assert release.certificate.unit["name"] == "patient"
+    assert "Patienten-ID" not in (tmp_path / "run" / "letter.html").read_text()
+    settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
+    assert (settings["unit"], settings["unit_name"]) == ("Patienten-ID", "patient")
+    again = tacit.Study(tmp_path / "logs.csv", unit="Patienten-ID", **how)
+    with pytest.raises(LedgerError, match="protects every patient of"):
+        again.plan("evaluate", epsilon=1.0, method="wpdis", **WORDS)
+    wrong = (("Patienten-ID", "doctor", 'give unit_name = "patient"'), ("stay", "patient", "the column 'Patienten-ID'"))
+    for column, name, told in wrong:
+        other = tacit.Study(tmp_path / "logs.csv", unit=column, unit_name=name, **how)
+        with pytest.raises(LedgerError, match=told):
+            other.plan("evaluate", epsilon=1.0, method="wpdis", **WORDS)
+    with pytest.raises(PlanError, match="unit_name is 'MRN2'; expected a noun of letters"):
+        tacit.Study(tmp_path / "logs.csv", unit="Patienten-ID", unit_name="MRN2", **how)
+    with pytest.raises(DataError, match="unit_name= has no meaning here"):
+        tacit.Study(people, unit="patient", unit_name="person", population=9, ledger=tmp_path / "ledger")
+
+
 def test_a_table_is_read_once_a_study_and_another_column_is_another_unit(people: Trajectories, tmp_path: Path) -> None:
     frame = pd.DataFrame({name: np.zeros(40) for name in ("seen", "next_seen", "reward")})
     frame["who"], frame["whom"], frame["action"] = np.arange(40), np.arange(40) // 2, np.arange(40) % 2

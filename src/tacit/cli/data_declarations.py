@@ -157,7 +157,7 @@ class DataImport:
         observation: which entry of a Minari dataset's dictionary of observations is read; all of them without it.
         fields: names of a table's columns where they are not the usual ones, FIELD=NAME,NAME with one name for each
             dimension: observations=pulse,pressure actions=dose rewards=effect (and next_observations, terminations,
-            truncations).
+            truncations). Of an .npz file, one array for each field: terminations=terminals.
         episode: column with the id of the episode; without it, terminations, truncations and units end episodes.
         reward_bounds: public bounds LOW HIGH of the reward, for Minari without a spec.
         propensity: column with the behaviour policy's probability of the logged action (Minari: key of the infos);

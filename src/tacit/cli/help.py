@@ -44,7 +44,7 @@ COMMON: Mapping[str, Groups] = {
     "evaluate": {
         "Whose records (study.toml says these, where there is one)": (*_STUDY, *_BUDGET),
         "The promise": _PROMISE,
-        "What is asked": ("gamma", "horizon", "range", "policy", "method"),
+        "What is asked": ("gamma", "horizon", "range", "policy", "policy_from", "method"),
         "The run": _RUN,
     },
     "improve": {

@@ -43,7 +43,7 @@ _KINDS = {
     "csv": ("tables", _TABLE),
     "parquet": ("tables", _TABLE),
     "table": ("tables", (*_TABLE, *_SORTED, *_STYLE, "sql", "database")),
-    "npz": (".npz", ("episode",)),
+    "npz": (".npz", ("fields", "episode")),
     "d4rl": (".hdf5", ("chunk", "horizon")),
     "minari": ("Minari", ("reward_bounds", "propensity", "minari_root", "observation")),
 }
@@ -132,7 +132,7 @@ def _with_study(command: DataImport, study: StudyFile) -> DataImport:
             settings[option] = tuple(f"{column}={text}" for column, text in study.reading[name].items())
     if "fields" in study.reading:
         settings["fields"] = tuple(f"{field}={','.join(names)}" for field, names in study.reading["fields"].items())
-    settings |= {"unit": study.unit, "spec": study.spec}
+    settings |= {"unit": study.unit, "unit_name": study.unit_name, "spec": study.spec}
     empty = [name for name in settings if getattr(command, name) in (None, (), False)]
     return dataclasses.replace(command, **{name: settings[name] for name in empty})
 
@@ -181,7 +181,8 @@ def _import_files(command: DataImport, kind: str, spec: PublicSpec, options: dic
         Trajectories.from_d4rl(command.files[0], chunk=command.chunk, horizon=command.horizon, spec=spec, **options)
         return
     if kind == "npz":
-        Trajectories.from_npz(command.files, episode=command.episode, spec=spec, **options)
+        pairs = dict(pair.partition("=")[::2] for pair in command.fields or ())
+        Trajectories.from_npz(command.files, episode=command.episode, fields=pairs, spec=spec, **options)
         return
     fields = Fields.from_pairs(spec, command.fields or ())
     if command.propensity is not None:
@@ -335,6 +336,6 @@ def check(command: Check) -> None:
         what = f"the study cannot be used yet: {count} thing{'s' * (count > 1)} to mend"
         raise PlanError(what, where=str(command.study), expected="what is named above", remedy="then check again")
     if verdict.refusal:
-        say(f"{command.study} has no fault. {verdict.refusal}")
+        say(f"{command.study} can be used, but not for this yet. {verdict.refusal}")
     else:
         say(f"{command.study} is ready: tacit {verdict.verb} --epsilon 1 --out RUN")

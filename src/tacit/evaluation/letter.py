@@ -21,6 +21,7 @@ from tacit.plain_text import escape
 from tacit.privacy import sentences
 from tacit.privacy.certificate import markdown
 from tacit.privacy.certificate.fields import find_balance
+from tacit.privacy.ledger.folds import Balance
 from tacit.units import PERSONS, noun
 
 Language = Literal["en", "de"]
@@ -177,6 +178,8 @@ class _Writer:
         left = largest_left(self._record)
         lines.append(self._say("remains", left=self._number(left)) if left else self._say("nothing_left"))
         lines += [self._say("ceiling", ceiling=self._number(ceiling))] if ceiling > budget else []
+        deltas = [float(release["delta"]) for release in self._record["releases"]]
+        lines += [self._say(name) for name in budget_notes(find_balance(self._record), deltas, spent["delta"])]
         return " ".join(lines)
 
     def _groups(self, name: str, clauses: Sequence[sentences.Clause]) -> str:
@@ -229,6 +232,18 @@ def combine_releases(record: Mapping[str, Any]) -> Mapping[str, Any]:
     gaussian = not any(each.others for each in totals)
     mu = math.sqrt(max(each.squared for each in totals)) * (1 + 1e-12) if gaussian else math.inf
     return {**total, "mu": mu, "mu_range": "upper_bound", "profile": []}
+
+
+def budget_notes(balance: Balance, deltas: Sequence[float], delta: float) -> list[str]:
+    """The names of the sentences of `letter.toml` that say why what is spent is not the sum of the epsilons.
+
+    Args:
+        balance: of the ledger.
+        deltas: of its releases.
+        delta: at which the spent epsilon is stated.
+    """
+    squares = any(total.squared > 0 for total in balance.totals)
+    return ["squares"] * squares + ["wider"] * (squares and max(deltas, default=delta) < delta)
 
 
 def largest_left(record: Mapping[str, Any]) -> float:

@@ -60,6 +60,7 @@ class Account:
         sources: all records that the ledger pays for, files and folders, which share it from then on; the first one
             is what it is named after.
         unit: whom the promise is made to.
+        id_column: of the units' ids, where they have one: a ledger knows the units' name alone.
         epsilon, delta: the promise of the release.
         ledger: file of the ledger; by default beside the records.
         budget: what was declared of it.
@@ -74,6 +75,7 @@ class Account:
     epsilon: float
     delta: float
     phrases: VerbPhrases
+    id_column: str | None = None
     ledger: Path | None = None
     budget: Budget = field(default_factory=Budget)
     simulated: bool = False
@@ -124,6 +126,13 @@ class Account:
                         f"give --ledger {place} if it is the ledger of all these sources; if not, leave {source} out"
                     )
                 raise LedgerError("these records have a ledger already", where=place, expected=expected, remedy=remedy)
+            if note is not None and self.id_column is not None and note.get("column", self.id_column) != self.id_column:
+                raise LedgerError(
+                    "the units of these records were the ids of another column before",
+                    where=str(source),
+                    expected=f"the column {note['column']!r}, for as long as there is a budget",
+                    remedy="name that column, or use records of other people, which have a ledger of their own",
+                )
             for other in filter(None, map(_read_note, _notes_around(source))):
                 if chosen != other["path"] and not (os.path.exists(chosen) and _dataset(chosen) == other["dataset"]):
                     raise LedgerError(
@@ -284,6 +293,7 @@ class Account:
     def _note(self, ledger: Ledger, noted: list[Path]) -> None:
         """Note with every source where the ledger lies; `noted` learns where it was noted otherwise or not at all."""
         entry = {"path": _real_path(ledger.path), "dataset": ledger.dataset_id}
+        entry |= {} if self.id_column in (None, self.unit.name) else {"column": self.id_column}
         for source in self.sources:
             path = _note_path(source)
             # Simulated records, behind which nobody is, may be tried with as many ledgers as anybody likes.
@@ -356,12 +366,15 @@ class Account:
             remedy = f"{phrases.do} from other {phrases.people}' records, which have a ledger of their own"
             raise LedgerError(what, where=where, expected=expected, remedy=remedy)
         if protected != unit:
+            remedy = f'give --unit "{protected.name}" and --population {protected.size}'
+            if self.id_column not in (None, unit.name):  # a unit_name was given
+                remedy = f'give unit_name = "{protected.name}" and population = {protected.size}'
             raise LedgerError(
                 f"the ledger of these records protects every {protected.name} of {protected.size:,} "
                 f"({protected.relation})",
                 where=where,
                 expected="the same promise for as long as there is a budget",
-                remedy=f'give --unit "{protected.name}" and --population {protected.size}',
+                remedy=remedy,
             )
         for name, asked, bound in (
             ("epsilon", self.budget.epsilon, view.epsilon),
@@ -475,7 +488,8 @@ def _read_note(path: Path) -> dict[str, str] | None:
     """What a note says, or None where there is none; a damaged one is refused."""
     try:
         note = json.loads(plain_files.read_text(path))
-        return {"path": str(note["path"]), "dataset": str(note["dataset"])}
+        column = {"column": str(note["column"])} if "column" in note else {}
+        return {"path": str(note["path"]), "dataset": str(note["dataset"]), **column}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):

@@ -99,9 +99,9 @@ def _check_imported(records: Path, values: Mapping[str, Any], notes: list[str]) 
     if isinstance(unit := values.get("unit"), str) and unit:
         named = read_public(records).unit
         yield from _faults(lambda: require_name(named, unit, str(records), SilentNarrator(), ids=False))
-    for name in ("spec", "reading"):
+    for name, reason in (("spec", "bounds"), ("reading", "bounds"), ("unit_name", "name: say it as unit")):
         if values.get(name):
-            yield f"{name} has no meaning for records that were imported: they have their bounds"
+            yield f"{name} has no meaning for records that were imported: they have their {reason}"
 
 
 def _table(records: Path, bounds: Path, values: Mapping[str, Any], notes: list[str]) -> Iterator[str]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tacit.methods.off_policy_evaluation.importance import OverlapPlan
     from tacit.methods.off_policy_evaluation.policies import Target
     from tacit.privacy.certificate.certificate import Release
-    from tacit.privacy.ledger.ledger import Ledger
+    from tacit.privacy.ledger.ledger import Ledger, LedgerView
     from tacit.privacy.vault.vault import Vault
     from tacit.study.account import Account
     from tacit.study.folder import RunFolder
@@ -126,6 +126,7 @@ def evaluate(
     """
     from tacit.methods.off_policy_evaluation import Behaviour, Problem
     from tacit.methods.off_policy_evaluation.features import require_memory
+    from tacit.privacy.ledger.ledger import Ledger
     from tacit.study.account import VerbPhrases
     from tacit.study.advice import Advice, evaluation_figures, evaluation_notes
     from tacit.study.durations import people_duration
@@ -186,7 +187,9 @@ def evaluate(
     if out is not None:
         require_free(out, resume=None)
     account = curator.account(VerbPhrases("people", "evaluation", "computed from", "evaluate"), epsilon, slack)
-    account.require_same_terms()  # whether the budget suffices: the records' ledger knows which fold judges
+    account.require_same_terms()
+    if not account.ledger_in_run and account.path.exists():
+        _require_judges(comparison, _Public(spec, (Ledger.read(account.path),)), account)
 
     def carry_out(options: Mapping[str, Any]) -> Release[Evaluation]:
         if nonprivate_diagnostics and out is None:
@@ -244,9 +247,7 @@ def _release(
         receipt = receipt_of(data)
     with RunFolder.attempt_optional(out, "evaluate", options) as run, account.open_ledger(run, receipt) as ledger:
         vault = Vault(data, ledger, tracker=make_tracker(track))
-        policy, known = _policy_or_release(comparison.policy, comparison.target, ledger), comparison.known
-        if known is not None:
-            known = dataclasses.replace(known, policy=_policy_or_release(comparison.behaviour, known.policy, ledger))
+        policy, known = _policy_and_behaviour(comparison, ledger)
         origin = _origin(comparison, policy, known, vault)
         overlap = None
         if comparison.overlap is not None:
@@ -385,7 +386,37 @@ def _known_behaviour(
     return BehaviourPolicy(resolve_policy(behaviour, spec, "--behaviour", activation), source)
 
 
-def _policy_or_release(named: str | Any, policy: Any, ledger: Ledger) -> Any:
+@dataclasses.dataclass(frozen=True)
+class _Public:
+    """What a vault of the records would say of them before it is opened."""
+
+    spec: PublicSpec
+    ledgers: tuple[LedgerView, ...]
+
+
+def _require_judges(comparison: _Comparison, public: _Public, account: Account) -> None:
+    """Refuse what the run would refuse once the records' ledger is there: which fold judges, and whether it pays."""
+    from tacit.methods.off_policy_evaluation.algorithm import assign_judges
+    from tacit.methods.off_policy_evaluation.targets import resolve, resolve_behaviour
+
+    ledger, plan = public.ledgers[0], comparison.plan
+    policy, known = _policy_and_behaviour(comparison, ledger)
+    origin = _origin(comparison, policy, known, public)
+    if comparison.overlap is None:  # else the overlap is a release between
+        target, needed = resolve(policy, public), plan.needs_propensities and plan.private_behaviour is None
+        behaviour_policy = resolve_behaviour(target, known, public, needed=needed)
+        account.require_payable(assign_judges(plan, ledger, policy, target, behaviour_policy, known, origin)[0])
+
+
+def _policy_and_behaviour(comparison: _Comparison, ledger: Ledger | LedgerView) -> tuple[Any, BehaviourPolicy | None]:
+    """The evaluated policy and the known behaviour policy, either as the release that it is under this ledger."""
+    policy, known = _policy_or_release(comparison.policy, comparison.target, ledger), comparison.known
+    if known is not None:
+        known = dataclasses.replace(known, policy=_policy_or_release(comparison.behaviour, known.policy, ledger))
+    return policy, known
+
+
+def _policy_or_release(named: str | Any, policy: Any, ledger: Ledger | LedgerView) -> Any:
     """The policy; its whole release, where it was released under this very ledger."""
     from tacit.study.policies import resolve_release
 
@@ -394,7 +425,10 @@ def _policy_or_release(named: str | Any, policy: Any, ledger: Ledger) -> Any:
 
 
 def _origin(
-    comparison: _Comparison, policy: Target | Release[DiscretePolicy], known: BehaviourPolicy | None, vault: Vault
+    comparison: _Comparison,
+    policy: Target | Release[DiscretePolicy],
+    known: BehaviourPolicy | None,
+    vault: Vault | _Public,
 ) -> Origin | None:
     """Where the policy comes from, as it was declared; before the first release it owes nothing to one."""
     from tacit.methods.off_policy_evaluation import Behaviour, Origin
@@ -418,12 +452,13 @@ def _origin(
         raise option_error(what, expected, remedy)
     needed = plan.needs_propensities and plan.private_behaviour is None
     behaviour_policy = resolve_behaviour(comparison.target, known, vault, needed=needed)
-    if not assign_judges(plan, vault.ledger, comparison.target, comparison.target, behaviour_policy, known)[1].declared:
+    ledger = vault.ledgers[0]
+    if not assign_judges(plan, ledger, comparison.target, comparison.target, behaviour_policy, known)[1].declared:
         what = "the ledger holds a release already, and where the policy comes from is not declared"
         expected = "--policy-from public, or --policy-from with every plan or run that it was made from"
         remedy = "declare it: who taught a policy cannot judge it, so the interval depends on it"
         raise option_error(what, expected, remedy)
-    begun = any(plan.claimed for plan in vault.ledger.plans())
+    begun = any(plan.claimed for plan in ledger.plans())
     return None if begun or comparison.overlap is None else Origin.public()  # the overlap will be a release
 
 

@@ -16,7 +16,7 @@ from typing import Any, get_args
 from tacit import plain_files
 from tacit.errors import FileError, PlanError
 from tacit.study.movement import Whereabouts
-from tacit.units import Relation
+from tacit.units import Relation, is_noun
 
 NAME = Path("study.toml")
 _TEMPLATE = """\
@@ -59,6 +59,7 @@ class StudyFile:
         path: of the file.
         records: file or folder of the private records.
         unit: column of the ids of a table; of a folder that was imported, what one unit is.
+        unit_name: what one unit is, where the column is called otherwise.
         population: how many units there could be, as the public knows.
         budget_epsilon, budget_sampled, budget_ceiling, budget_delta: the budget (see `Study`).
         relation: what neighbouring data sets differ in.
@@ -78,6 +79,7 @@ class StudyFile:
     relation: Relation = "add_or_remove"
     ledger: Path | None = None
     spec: Path | None = None
+    unit_name: str | None = None
     reading: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -126,8 +128,12 @@ def faults(values: Mapping[str, Any]) -> Iterator[str]:
             near = difflib.get_close_matches(name, names, n=1)
             hint = f" (did you mean {near[0]}?)" if near else ""
             yield f"{name[:40]!r} is unknown" + (" (it belongs under [reading])" if name in READING else hint)
-    texts = [name for name in ("records", "unit", "ledger", "spec") if not isinstance(values.get(name, ""), str)]
+    texts = [
+        name for name in ("records", "unit", "unit_name", "ledger", "spec") if not isinstance(values.get(name, ""), str)
+    ]
     yield from (f"{name} is no text" for name in texts)
+    if isinstance(values.get("unit_name", ""), str) and not is_noun(values.get("unit_name", "unit")):
+        yield 'unit_name is no noun of letters, such as "patient"'
     population = values.get("population", 2)
     if type(population) is not int or population < 2:
         yield "population is no whole number of 2 or more"
@@ -171,7 +177,12 @@ def template(
         unit, population, budget, sampled: what only the curator knows.
         reading: how the table is read, as far as it was told.
     """
-    words = "" if spec is None else "    # the column that says whose a row is; certificates and letters use its name"
+    words = ""
+    if spec is not None:
+        words = (
+            '    # the column that says whose a row is\n# unit_name = "patient"       # what one is, in letters and '
+        )
+        words += "certificates; without it, the column's name. It is final"
     text = _TEMPLATE.format(
         records=_quote(records),
         unit=_quote(unit),

@@ -198,6 +198,8 @@ def report(release: Release[Improvement], spec: PublicSpec, title: str) -> Repor
 
 
 def _tell(curator: Curator, value: Improvement, run: RunFolder | None, account: Account) -> None:
+    from tacit.evaluation.report.improvement import caution
+
     say, statement = curator.narrator.say, value.statement
     returns, gain = statement.returns_interval, statement.gain_interval
     say()
@@ -207,6 +209,8 @@ def _tell(curator: Curator, value: Improvement, run: RunFolder | None, account: 
         f"{100 * statement.advice:.3g} % of the visits"
     )
     say(f"Proof    {statement}")
+    if why := caution(value):
+        say(f"Caution  {why}")
     say(f"Acts     {'as the records do, by chance (the clone)' if value.sampled else 'with its best action'}")
     if run is not None:
         say(f"Policy   {run.path / FOLDER} (tacit play, tacit export, tacit evaluate --policy)")

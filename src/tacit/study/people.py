@@ -41,12 +41,14 @@ class EnrolledPeople:
         domain: many copies of it at once.
         spec: public bounds of its rows.
         recipe: the plan, not calibrated, the policy, the horizon and the repeat.
+        general: whether it is the general one, of a task that no recipe was made for.
     """
 
     name: str
     domain: Domain
     spec: PublicSpec
     recipe: Recipe
+    general: bool = False
 
     def users(
         self, plan: AnyPlan, *, seed: int, population: int, rounds: int = 0, replicates: int = 1

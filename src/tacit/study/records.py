@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tacit.errors import DataError, FileError, MechanismError, PlanError, TacitError
 from tacit.study.words import Narrator
-from tacit.units import UnitKey
+from tacit.units import UnitKey, is_noun
 
 if TYPE_CHECKING:
     from tacit.data.sources import sorting, tables
@@ -50,6 +50,7 @@ class Source:
         kind: how units were made: from ids, or every episode or every row a unit of its own.
         copied_ends: see `StoredRecords.copied_ends`.
         open_steps: reads them without the rows whose next observation is a copy, where they are a table.
+        column: of the units' ids, where they are a table or texts.
     """
 
     name: str
@@ -65,6 +66,23 @@ class Source:
     kind: UnitKind = "id"
     copied_ends: bool = False
     open_steps: Callable[[], Trajectories] | None = None
+    column: str | None = None
+
+    def named(self, name: str) -> Source:
+        """The same records, whose units are called so and not like the column of their ids.
+
+        Raises:
+            DataError: there is no such column.
+            PlanError: the name is no noun of letters.
+        """
+        if self.column is None:
+            what, expected = "unit_name= has no meaning here", "it for a table or texts with a column of ids"
+            remedy = "leave it out: unit= says the name (`tacit data import` has --unit-name for its column)"
+            raise DataError(what, where=self.name, expected=expected, remedy=remedy)
+        if not is_noun(name):
+            what, expected = f"unit_name is {name[:40]!r}", 'a noun of letters in the singular, such as "patient"'
+            raise PlanError(what, where="Study", expected=expected, remedy="say what one unit is")
+        return replace(self, unit=name)
 
     @property
     def spec(self) -> PublicSpec:
@@ -253,7 +271,8 @@ def _table(
     more: dict[str, Any] = {"copied_ends": options.next == "keep"}
     if options.next == "keep":
         more["open_steps"] = _open_once(lambda: read(replace(options, next="drop")), place)
-    return Source(name, bounds, unit, simulated, path, _open_once(read, place), kind=kind, **more)
+    more |= {"kind": kind, "column": unit if kind == "id" else None}
+    return Source(name, bounds, unit, simulated, path, _open_once(read, place), **more)
 
 
 def _movement_source(
@@ -306,7 +325,9 @@ def _texts_source(
     given: Any = {name: value for name, value in style.items() if value is not None}
     name, texts = str(path), Texts(path, unit, text, unit_key, Style(**given))
     settings = {"data": path, "text": text, "unit_key": unit_key, "simulated": simulated, **style}
-    return Source(name, None, unit, simulated, path, partial(_refuse_records, name), settings=settings, texts=texts)
+    return Source(
+        name, None, unit, simulated, path, partial(_refuse_records, name), settings=settings, texts=texts, column=unit
+    )
 
 
 def _open_once(read: Callable[[], Trajectories], ledger: Path) -> Callable[[], Trajectories]:

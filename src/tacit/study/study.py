@@ -38,6 +38,7 @@ class Study:
         records: folder of the private records (`tacit data import` writes one). In Python also a file of a table, a
             table of pandas, Polars, Arrow or DuckDB, or `Trajectories`. None where `learn` simulates experts.
         unit: what one protected unit is, in the singular ("patient"). In Python also the column of a table's ids.
+        unit_name: what one unit is, where the column of a table's ids is called otherwise ("patient" of Pat-Nr.).
         population: how many units there could be, as the public knows; never counted from the data. In Python it may be
             left out where `learn` simulates experts.
         relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
@@ -67,6 +68,7 @@ class Study:
         records: Any,
         *,
         unit: str,
+        unit_name: str | None = None,
         population: int | None = None,
         relation: Relation = "add_or_remove",
         ledger: Path | None = None,
@@ -87,6 +89,7 @@ class Study:
         with translate_options(narrator):
             place = None if ledger is None else Path(ledger)
             source = resolve_source(records, unit, population, spec, place, narrator, lead, **reading)
+            source = source if unit_name is None else source.named(unit_name)
             if population is not None:
                 Unit(source.unit, relation, population)  # refused at once, and not by the first verb
             self.curator = Curator(
@@ -199,6 +202,8 @@ class Study:
         return Ledger.read(account.path) if account.path.exists() else None
 
     def __str__(self) -> str:
+        from tacit.evaluation.letter import budget_notes, sentences_table
+
         unit, view = self.curator.unit, self.ledger
         whom = f"Study of {self.curator.source.name}: every {unit.noun} of {unit.size:,} ({unit.relation})"
         if view is None:
@@ -210,6 +215,8 @@ class Study:
             f"Spent    epsilon {epsilon:.6g}, delta {delta:.3g}",
             f"Left     epsilon {left[0]:.6g}, delta {left[1]:.3g}",
         ]
+        notes = budget_notes(view.state.balance, [plan.delta for plan in view.plans()], delta)
+        lines += [f"         {sentences_table()['text'][name]['en']}" for name in notes]
         return "\n".join((*lines, *(f"Release  {plan.method}, epsilon {plan.epsilon:.6g}" for plan in view.plans())))
 
 

@@ -170,9 +170,11 @@ def train(
         first, last = (f"{plan.noise_at(k, of=plan.rounds):.3g}" for k in (0, plan.rounds - 1))
         spread = first if first == last else f"{first} (first) to {last} (last)"
         numbers += f" Noise of a round: {spread} times the most that one contribution counts."
+    before: tuple[str, ...] = (PROMISES_NOTHING,) if math.isinf(plan.epsilon or 0.0) else ()
+    if people.general:
+        before += (f"No recipe was made for {people.name}: this is the general one, a first try at its settings.",)
     trainings = 1 + sum(role != "released" for _, role, _ in shown) * runs
     duration = str(training_duration(plan, people, trainings, evaluate))
-    nothing = (PROMISES_NOTHING,) if math.isinf(plan.epsilon or 0.0) else ()
 
     def carry_out(_: Mapping[str, Any]) -> Release[TrainedPolicies]:
         learn = partial(_learn, people, plan, arguments, narrator)
@@ -183,7 +185,7 @@ def train(
         with RunFolder.attempt(out, "train", options, resume=resume) as run:
             return _release(learn, people, shown, arguments, narrator, run)
 
-    return Request(plan, carry_out, (*nothing, numbers, f"The people {SIMULATED}", duration))
+    return Request(plan, carry_out, (*before, numbers, f"The people {SIMULATED}", duration))
 
 
 def _require_consistent(method: str, arguments: Mapping[str, Any]) -> None:
@@ -259,15 +261,15 @@ def _open_people(environment: str | Any, arguments: Mapping[str, Any]) -> Enroll
         raise option_error(f"--repeat is {arguments['repeat']}", expected, "give a smaller --repeat")
     recipe = _recipe(name if builtin is not None else None, spec, horizon, arguments)
     recipe.policy.require_fit(spec)
-    return EnrolledPeople(name, domain, spec, recipe)
+    general = builtin is None or name not in _recipes(arguments["method"])[0]
+    return EnrolledPeople(name, domain, spec, recipe, general)
 
 
 def _recipe(name: str | None, spec: Any, horizon: int, arguments: Mapping[str, Any]) -> Recipe:
     """The recipe of a known task, or the one of any other, with the words that were given."""
-    from tacit.methods.policy_gradient import PolicyGradientPlan, recipes
+    from tacit.methods.policy_gradient import PolicyGradientPlan
 
-    ours = {"gradient": (recipes.NAMED, recipes.general_recipe), "votes": (recipes.VOTED, recipes.general_votes)}
-    known, general = ours[arguments["method"]]
+    known, general = _recipes(arguments["method"])
     builder: Any = known.get(name or "", general)
     takes = inspect.signature(builder).parameters
     users = arguments.get("users_per_round", takes["users"].default)
@@ -290,6 +292,14 @@ def _recipe(name: str | None, spec: Any, horizon: int, arguments: Mapping[str, A
     if isinstance(plan, PolicyGradientPlan):
         plan = dataclasses.replace(plan, horizon=-(-horizon // recipe.repeat))
     return dataclasses.replace(recipe, horizon=horizon, plan=plan)
+
+
+def _recipes(method: str) -> tuple[Mapping[str, Any], Any]:
+    """The recipes of known tasks by name, and that of any other."""
+    from tacit.methods.policy_gradient import recipes
+
+    gradient, votes = (recipes.NAMED, recipes.general_recipe), (recipes.VOTED, recipes.general_votes)
+    return {"gradient": gradient, "votes": votes}[method]
 
 
 def _rounds(arguments: Mapping[str, Any], users: int) -> int:
@@ -414,7 +424,7 @@ def _release(
     else:
         certify(run, release.certificate)
         seed, runs, evaluate = arguments["seed"] + FRESH, arguments["runs"], arguments["evaluate"]
-        rows, curves, error = [], [], 0.0
+        rows, curves, error, change = [], [], 0.0, ""
         for label, role, plan in shown:
             value = release.value
             if role != "released":
@@ -425,7 +435,8 @@ def _release(
             row, curve, spread = measured
             rows.append(row)
             curves.append(curve)
-            error = spread if role == "released" else error
+            if role == "released":
+                error, change = spread, learning.describe_change(curve)
         released, size = release.value.plan, ("Parameters", f"{release.value.policy.parameters:,}")
         met = released.users * released.rounds
         certificate = release.certificate.to_json()
@@ -443,6 +454,8 @@ def _release(
             fresh.write_scalars(run.resolve(TENSORBOARD), release, curves)
         costs, title = (size, *watch.costs()), folder.name
         finish(run, Report(title=title, certificate=certificate, sections=sections, verify=VERIFY, costs=costs))
+        say()
+        say(f"Return   {change}")
     say()
     say(f"Open     {folder / REPORT}")
     say(f"Letter   {folder / LETTER}, for the data protection officer")

@@ -61,7 +61,8 @@ class Curator:
         """What the study itself was told, as the options of a run."""
         return {
             **(self.source.settings or {"data": None if self.source.path is None else self.source.name}),
-            "unit": self.source.unit,
+            "unit": self.source.column or self.source.unit,
+            **({} if self.source.column in (None, self.source.unit) else {"unit_name": self.source.unit}),
             "population": self.population,
             "relation": self.relation,
             "ledger": self.ledger,
@@ -85,6 +86,7 @@ class Curator:
         return Account(
             sources=() if self.source.path is None else (self.source.path, *self.source.other_files),
             unit=self.unit,
+            id_column=self.source.column,
             epsilon=epsilon,
             delta=delta,
             phrases=words,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +13,16 @@ import numpy as np
 
 from tacit.data.columns import Column
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
+from tacit.data.sources.tables import (
+    KEY,
+    csv_header,
+    npz_arrays,
+    npz_header,
+    parquet_chunks,
+    parquet_description,
+    parquet_header,
+)
 from tacit.data.sources.tables import csv_chunks as csv_chunks
-from tacit.data.sources.tables import csv_header, npz_arrays, parquet_chunks, parquet_description, parquet_header
 from tacit.data.spec import PublicSpec
 from tacit.data.store import Array, Paths, StoredRecords, layout
 from tacit.errors import DataError, FileError
@@ -80,6 +89,10 @@ class Fields:
         }
 
 
+OTHER_NAMES = {"terminals": "terminations", "timeouts": "truncations"}
+"""Names of D4RL and d3rlpy for the ends of episodes -> tacit's."""
+
+
 def from_csv(
     cls: type[Any],
     paths: Paths,
@@ -132,25 +145,62 @@ def from_npz(
     unit: str,
     spec: PublicSpec,
     episode: str | None = None,
+    fields: Mapping[str, str] | None = None,
     unit_key: UnitKey | None = None,
     simulated: bool = False,
     store: str | os.PathLike[str] | None = None,
 ) -> Any:
     """From .npz files with one array for each field, named as the arguments of `from_arrays`."""
-    # paths: one file or several, all records of a unit must be in one of them; returns: The `Trajectories`
+    # paths: one file or several, all records of a unit must be in one of them; fields: names of arrays that are called
+    # otherwise, {"terminations": "terminals"}; an array of another name is refused; returns: The `Trajectories`
+    naming = _array_names(spec, fields or {})
     with Ingest(spec, simulated=simulated, store=store, unit=unit, unit_key=unit_key) as ingest:
         for path in _files(paths, "Trajectories.from_npz"):
             ingest.start(f"Trajectories.from_npz({path.name!r})")
-            fields = list(dict.fromkeys((*layout(spec), "propensities")))
-            arrays = npz_arrays(path, [*fields, *_keys(unit, episode)])
-            columns = {name: arrays.get(name) for name in fields}
+            header, ids = npz_header(path), _keys(unit, episode)
+            _refuse_unread_arrays(path, header, naming, unit, ids)
+            arrays = npz_arrays(path, [*naming.values(), *ids])
+            columns = {field: arrays.get(name) for field, name in naming.items()}
             if not spec.terminals and columns["terminations"] is None and columns["rewards"] is not None:
                 columns["terminations"] = np.zeros(columns["rewards"].shape[:1], dtype=np.bool_)
-            for name in _keys(unit, episode):
-                if name not in arrays:
-                    raise _missing_column_error(path, name, "unit" if name == unit else "episode")
+            needed = {naming[field]: field for field in layout(spec) if field not in ("truncations", "propensities")}
+            for name, field in (needed | {name: "unit" if name == unit else "episode" for name in ids}).items():
+                if name not in arrays and columns.get(field) is None:
+                    raise _missing_column_error(path, name, field, header)
             ingest.add(columns, arrays.get(unit, unit), None if episode is None else arrays[episode])
         return cls(ingest.finish(), spec, simulated=simulated)
+
+
+def _array_names(spec: PublicSpec, chosen: Mapping[str, str]) -> dict[str, str]:
+    """Field -> name of its array: its own, but for those that are chosen."""
+    names = {field: field for field in (*layout(spec), "propensities")}
+    unknown = [field for field in chosen if field not in names]
+    both = {**names, **chosen}
+    if unknown or len(set(both.values())) < len(both):
+        what = f"there is no field {unknown[0]!r}" if unknown else "two fields have one array"
+        expected = f"FIELD=NAME once a field, of {', '.join(names)}"
+        raise DataError(what, where="fields", expected=expected, remedy="name one array for each field")
+    return both
+
+
+def _refuse_unread_arrays(path: Path, header: Sequence[str], naming: Mapping[str, str], unit: str, ids: Any) -> None:
+    """Refuse an array that is no field and no id: with it the ends of episodes might be lost, and so the units."""
+    own = {KEY, "unit", "episode"} if unit == EACH_TRANSITION and KEY in header else {KEY}  # which `to_npz` writes
+    unread = [name for name in header if name not in {*own, *naming.values(), *ids}]
+    if unread:
+        name = unread[0]
+        near = OTHER_NAMES.get(name) or next(iter(difflib.get_close_matches(name, naming, n=1)), None)
+        field = near or "FIELD"
+        chosen = f'say what it is with fields={{"{field}": "{name}"}} (in a command --fields {field}={name})'
+        if name in ("episode", "episode_ids", "unit", "unit_ids"):
+            field = name.removesuffix("_ids")
+            chosen = f'say {field}="{name}" (in a command --{field} {name})'
+        expected = f"the fields {', '.join(naming)}" + (f" (the nearest is {near})" if near else "")
+        what, remedy = (
+            f"the array {name!r} is no known field and would be lost",
+            f"{chosen}, or leave it out of the file",
+        )
+        raise DataError(what, where=path.name, expected=expected, remedy=remedy)
 
 
 def read_parquet_spec(paths: Paths) -> PublicSpec:
@@ -181,7 +231,8 @@ def _read(
         columns = naming.columns()
         for path in _files(paths, where):
             ingest.start(f"{where}({path.name!r})")
-            refuse_unread_columns(path.name, header(path), naming, spec)
+            names_of_file = header(path)
+            refuse_unread_columns(path.name, names_of_file, naming, spec)
             table: Mapping[str, Array]
             texts = [name for field, names in columns.items() if declared_columns(spec, field) for name in names]
             texts += [naming.terminations, naming.truncations]  # which may be words
@@ -197,10 +248,10 @@ def _read(
                     elif field == "terminations" and not spec.terminals:
                         part[field] = np.zeros(len(next(iter(table.values()))), dtype=np.bool_)
                     elif field != "truncations" and (field != "propensities" or spec.propensities):
-                        raise _missing_column_error(path, absent[0], field)
+                        raise _missing_column_error(path, absent[0], field, names_of_file)
                 for name in ids:
                     if name not in table:
-                        raise _missing_column_error(path, name, "unit" if name == unit else "episode")
+                        raise _missing_column_error(path, name, "unit" if name == unit else "episode", names_of_file)
                 ingest.add(part, table.get(unit, unit), None if episode is None else table[episode])
         return ingest.finish()
 
@@ -213,6 +264,12 @@ def declared_columns(spec: PublicSpec, field: str) -> tuple[Column, ...]:
 def refuse_unread_columns(where: str, header: Sequence[str], fields: Fields, spec: PublicSpec) -> None:
     """Refuse a column observation_2, say, where the bounds name fewer; columns of chosen names are a choice."""
     usual = Fields.of(spec)
+    read_names = {name for names in fields.columns().values() for name in names}
+    for name, field in OTHER_NAMES.items():
+        if name in header and name not in read_names:
+            what, remedy = f"the column {name!r} would be lost", f"say --fields {field}={name} (in Python fields=)"
+            expected = f"the ends of episodes as {getattr(usual, field)}, or named"
+            raise DataError(what, where=where, expected=expected, remedy=f"{remedy}, or leave it out")
     for field in ("observations", "next_observations", "actions"):
         read = getattr(usual, field)
         if declared_columns(spec, field):
@@ -243,11 +300,16 @@ def _files(paths: Paths, where: str) -> list[Path]:
     return files
 
 
-def _missing_column_error(path: Path, name: str, field: str) -> DataError:
+def _missing_column_error(path: Path, name: str, field: str, header: Sequence[str]) -> DataError:
     return DataError(
         f"there is no unit id: no column {name!r}" if field == "unit" else f"there is no column {name!r} for {field}",
         where=path.name,
-        expected="a column of that name",
+        expected=f"a column of that name; the file has {shown_names(header)}",
         remedy="rename the columns of the file, or name those that it has with unit=, episode= and fields= "
         "(in a command with --unit, --episode and --fields)",
     )
+
+
+def shown_names(header: Sequence[str]) -> str:
+    """The names of a file's columns, of many the first twenty."""
+    return ", ".join(header[:20]) + (f" and {len(header) - 20} more" if len(header) > 20 else "")

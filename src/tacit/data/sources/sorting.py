@@ -21,7 +21,7 @@ from tacit.data.sources import column_sql, steps
 from tacit.data.sources.column_sql import Keyed, add_keys, are_keys
 from tacit.data.sources.engine import PART, find_row, number_rows, open_engine, query_batches
 from tacit.data.sources.expressions import Expression, keep_expression, parse_expression
-from tacit.data.sources.files import Fields, declared_columns, refuse_unread_columns
+from tacit.data.sources.files import Fields, declared_columns, refuse_unread_columns, shown_names
 from tacit.data.sources.lake import SourceTable
 from tacit.data.sources.steps import Block, Refuse
 from tacit.data.sources.tables import Misfits, row_error, to_numbers
@@ -279,7 +279,12 @@ def _missing_column_error(table: SourceTable, name: str, meaning: str) -> DataEr
     }
     other = "name the one that is there with unit=, episode=, time= or fields= (in a command --unit, --fields, ...)"
     remedy = f"rename the column, or {remedies.get(meaning, other)}"
-    return DataError(what, where=table.name, expected="a column of that name", remedy=remedy)
+    return DataError(
+        what,
+        where=table.name,
+        expected=f"a column of that name; the table has {shown_names(list(table.kinds))}",
+        remedy=remedy,
+    )
 
 
 REWARD = (

@@ -471,6 +471,17 @@ def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, Arra
     return arrays
 
 
+def npz_header(path: Path) -> list[str]:
+    """Names of the arrays of an .npz file."""
+
+    def read() -> list[str]:
+        with zipfile.ZipFile(path) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+
+    names: list[str] = _replace_errors(path, read)
+    return names
+
+
 def _replace_errors(path: Path, read: Any) -> Any:
     """What `read` returns; any complaint of a parser (which may quote a cell) becomes a `FileError` without it."""
     try:

@@ -46,11 +46,24 @@ def sections(
     )
 
 
+def caution(value: Improvement) -> str:
+    """Why the statement has another level than was asked for; empty where it has that level."""
+    asked, level = value.plan.level, value.statement.gain_interval.level
+    if level == asked:
+        return ""
+    count = round((1 - asked) / (1 - level)) - 1  # `corrected_level`
+    before = f"{count} evaluation{'s' if count > 1 else ''} on the same people came before"
+    return (
+        f"{100 * asked:g} % were asked for; {before}, so the bounds are ones of {100 * level:.4g} %: whichever of "
+        f"{count + 1} statements was chosen by them, {100 * asked:g} % hold for it."
+    )
+
+
 def _answer_section(value: Improvement) -> Section:
     statement, what = value.statement, "clone" if value.sampled else "advice"
     returns, gain = statement.returns_interval, statement.gain_interval
     share, about = f"{100 * statement.advice:.3g} % of the visits", f"about {number(statement.gain)}"
-    trust = f"kappa, at a signal-to-noise ratio of {number(value.plan.snr)}"
+    trust = "the more noise, the less: at 0 the policy follows the records' own decisions alone"
     figures = [
         (
             "Returns",
@@ -62,7 +75,8 @@ def _answer_section(value: Improvement) -> Section:
     ]
     chart = _returns_chart(statement, f"with {what}")
     words = Paragraphs([f"The bound on the gain is {gain.words}."], "details")
-    shown = (Paragraphs([str(statement)]), Facts(figures), chart, words)
+    said = [line for line in (str(statement), caution(value)) if line]
+    shown = (Paragraphs(said), Facts(figures), chart, words)
     return blocks.opening_section(_HEADLINES[statement.verdict], shown, eyebrow="What is proven", hero="The statement")
 
 
@@ -111,7 +125,7 @@ def _differences_section(value: Improvement, actions: Sequence[str]) -> Section:
         for a, b in places
         if a != b
     ]
-    of_whom = "those who did well" if value.plan.teachers == "best" else "the records' own decisions"
+    of_whom = "the decisions of those who did well" if value.plan.teachers == "best" else "the records' own decisions"
     if value.sampled:
         lead = (
             "The policy is the clone of the records' own decisions, and draws its actions as they do: by the learning "
@@ -120,9 +134,9 @@ def _differences_section(value: Improvement, actions: Sequence[str]) -> Section:
         )
     elif value.plan.advises and moved:
         lead = (
-            f"In {100 * moved:.0f} % of the likely visits the advice is another action than that of the clone of "
-            f"{of_whom}. Both are computed from the noisy sums alone."
+            f"In {100 * moved:.0f} % of the likely visits the advice is another action than that of the clone, a "
+            f"private copy of {of_whom}. Both are computed from the noisy sums alone."
         )
     else:
-        lead = f"The policy is the most likely action of a clone of {of_whom}: no model of values is trusted beside it."
+        lead = f"The policy is the most likely action of a private copy of {of_whom}. No model of values is trusted."
     return Section("Where the advice differs", (Paragraphs([lead]), *make_table("Clone → advice", rows)), id="differs")

@@ -96,6 +96,9 @@ def sections(
         lines.append(
             f"Each {name} counts {left}; what one of them did changes this policy no more than is promised below."
         )
+    for curve in curves:
+        if curve.role == "released":
+            lines.insert(0, f"An episode returned {describe_change(curve)}")
     headline = f"In {environment}, an episode under this policy returns about {number(row.mean, 3)}."
     content = (Paragraphs(lines), Facts(figures))
     return (
@@ -104,6 +107,13 @@ def sections(
         blocks.settings_section(plan_settings(certificate), before="anybody was met"),
         blocks.limits_section(certificate),
     )
+
+
+def describe_change(curve: LearningCurve) -> str:
+    """What an episode returns before anybody was met and after the last round, on the same fresh simulated people."""
+    first, last = float(curve.mean[0]), float(curve.mean[-1])
+    verdict = "; learning made it worse" if last < first else "; learning changed nothing" if last == first else ""
+    return f"{number(first, 4)} before anybody was met, {number(last, 4)} after, on the same fresh people{verdict}."
 
 
 def plan_settings(certificate: Certified) -> list[tuple[str, str, str]]:

@@ -6,11 +6,12 @@ cannot judge it (`privacy.vault.origins`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 from tacit.agents.policy_files import FeedForward
-from tacit.data.spec import Discrete, Source
+from tacit.data.spec import Discrete, PublicSpec, Source
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import (
     Behaviour,
@@ -25,7 +26,6 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.folds import teacher_name
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
 from tacit.privacy.vault.origins import Origin, acting_policy, digest, has_digest, teachers
-from tacit.privacy.vault.vault import Vault
 from tacit.serialization import from_json
 
 
@@ -42,7 +42,17 @@ class BehaviourPolicy:
     source: Source | None = None
 
 
-def resolve(policy: Target | Release[DiscretePolicy], vault: Vault) -> Target:
+class PublicSide(Protocol):
+    """What is public about records, as a vault has it: their bounds, and the ledgers that know what was released."""
+
+    @property
+    def spec(self) -> PublicSpec: ...
+
+    @property
+    def ledgers(self) -> Sequence[Ledger | LedgerView]: ...
+
+
+def resolve(policy: Target | Release[DiscretePolicy], vault: PublicSide) -> Target:
     """The policy itself, once it is known to be public: given as such, or released under one of the vault's ledgers."""
     target: Any = policy
     if isinstance(policy, Release):
@@ -77,7 +87,7 @@ def evaluated_policy(release: Release[Any]) -> Any:
 
 
 def resolve_behaviour(
-    policy: Target, behaviour: BehaviourPolicy | None, vault: Vault, *, needed: bool = True
+    policy: Target, behaviour: BehaviourPolicy | None, vault: PublicSide, *, needed: bool = True
 ) -> DiscretePolicy | None:
     """The known behaviour policy, or None where the logged propensities (or none at all) are used.
 

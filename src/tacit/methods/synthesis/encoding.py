@@ -95,9 +95,9 @@ class Encoder:
         """
         if isinstance(spec.observation, Box) and spec.difference is None:
             what = "the typical size of a step is not declared"
-            expected = "in the spec a step for each number of the observation (in Python difference=)"
+            expected = "step = in the public bounds of each number of the observation (in Python difference=)"
             remedy = "declare it and import again, or name --public records, whose steps count (Encoder.from_public)"
-            raise DataError(what, where="Encoder.from_bounds", expected=expected, remedy=remedy)
+            raise DataError(what, where="the public bounds", expected=expected, remedy=remedy)
         return cls._from_blocks(spec, _uniform_constants(spec.observation), _difference_constants(spec))
 
     @classmethod
