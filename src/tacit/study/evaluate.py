@@ -148,9 +148,8 @@ def evaluate(
     model = None
     if has_model:
         if overlap is not None or behaviour_source is not None:
-            raise no_effect_error(
-                "--overlap or --behaviour-source", "propensities that were logged, or a known --behaviour"
-            )
+            expected = "propensities that were logged, or a known --behaviour"
+            raise no_effect_error("--overlap or --behaviour-source", expected)
         model = _model(spec, behaviour_features, behaviour_share)
     if find_range and (method != "residual" or range is not None):
         raise no_effect_error("--find-range", "--method residual without --range")
