@@ -21,11 +21,17 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, log_ndtr, logsumexp, ndtr, ndtri
 
-DECLARED = (
-    "format, method, source, plan and target_epsilon; covered, not_covered, not_protected and assumptions; of "
-    "parts, names, clips, rows and all else that no event holds; names and versions of accountants; audit; other "
-    "releases, composition and budget; simulated, void_reason, ledger_head, dataset_id, commit, versions and date"
+RECOMPUTED = (
+    "epsilon, mu, profile, relations, private and mu_range follow from the parts, the event, delta and the relation; "
+    "total follows from the charges; digest and plan_id are those of the fields; the standing assumptions are there"
 )
+DECLARED = (
+    "the unit's name and population; format, method, source, plan and target_epsilon; covered, not_covered, "
+    "not_protected and assumptions; of parts, names, clips, rows and all else that no event holds; names and versions "
+    "of accountants; audit; other releases, composition and budget; simulated, void_reason, ledger_head, dataset_id, "
+    "commit, versions and date"
+)
+EDITS = "Whoever edits a declared field can make the digest again: only a signature by a key that you know binds it."
 TOLERANCE = 1e-3  # of epsilon and mu, relative: both numerics are upper bounds
 MOST_BYTES, MOST_VALUES, MOST_TEXT, MOST_DEPTH, MOST_STEPS, MOST_CELLS = 4 << 20, 100_000, 4_000, 24, 6, 1 << 21
 
@@ -183,6 +189,21 @@ def check_shape(record):
         plain = all(type(value) in (str, int, float) for value in words)
         require(plain and different, f"{name} is no list of different clauses")
     require(all(isinstance(version, str) for version in record["versions"].values()), "a version is no text")
+
+
+STANDING = "secret_noise floating_point side_channels one_id declared_public ledger_kept ran_as_stated "
+OF_PARTS = dict.fromkeys(("user_sum", "randomized_responses"), "coming register_kept ") | {
+    "device_sum": "who_answers ",
+    "selection": "runs_secret ",
+}
+
+
+def check_assumptions(record):
+    """What every certificate with these parts assumes."""
+    parts = record["parts"]
+    codes = STANDING + "".join(OF_PARTS.get(part["kind"], "") for part in parts)
+    codes += "noise_shares" if any(part.get("noise") == "shared" for part in parts) else ""
+    require(all({"code": code} in record["assumptions"] for code in codes.split()), "a standing assumption is missing")
 
 
 # From parts, and from the event, to the steps that they are: both have to be the same.
@@ -651,6 +672,7 @@ def verify(record, key=None):
     check_shape(record)
     check_hashes(record)
     of_parts = steps_of_parts(record["parts"], former="'zcdp'" in str(record["event"]))
+    check_assumptions(record)
     steps = merged(steps_of(record["event"]))
     require(steps in (of_parts, of_parts and in_balls(of_parts)), "the parts are not the event")
     promise = check_promise(record, steps)
@@ -664,7 +686,7 @@ def verify(record, key=None):
 def main(words):
     try:
         code, sentence = verify(read(words[0]), *words[1:2])
-        sentence += f"\nDeclared, not recomputed: {DECLARED}."
+        sentence += f"\nRecomputed: {RECOMPUTED}.\nDeclared, not recomputed: {DECLARED}.\n{EDITS}"
     except NotRecomputable as kind:
         code, sentence = 2, f"not recomputable: {kind}"
     except Refused as why:

@@ -26,7 +26,7 @@ def test_a_certificate_recomputes(demo: Path, capsys: pytest.CaptureFixture[str]
     assert main(["certificate", "verify", str(demo / "certificate.json")]) == 0
     certificate, out = Certificate.load(demo / "certificate.json"), capsys.readouterr().out
     assert f"Recomputed: epsilon = {certificate.epsilon:.6g} at delta = 1e-07, as the certificate states." in out
-    assert "Not signed: this shows no author." in out
+    assert "Not signed: this shows no author" in out
     assert "declared simulated" in out
 
 

@@ -424,7 +424,7 @@ class Complaining:
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
         if (rows["rewards"] == PRIVATE_VALUE).any():
-            raise ValueError(f"what is {PRIVATE_VALUE}?")
+            raise MemoryError(f"what is {PRIVATE_VALUE}?")
         return rows["rewards"][:, :1]
 
 

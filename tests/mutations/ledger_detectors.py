@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from user_cases import Scripted, open_user_vault
-from vault_cases import Rewards, open_vault, priced, records, unit_of
+from vault_cases import Rewards, begun, open_vault, priced, records, unit_of
 
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
@@ -151,7 +151,7 @@ def edited_certificate(folder: Path) -> None:
     """A certificate whose epsilon, delta or unit was edited is refused."""
     vault = open_vault(folder, UNITS, unit=unit_of(POPULATION))
     plan = priced(vault, noise_multiplier=1.0, steps=2)
-    release = vault.release(vault.reserve(plan), None, label=Label((), (), ()))
+    release = vault.release(begun(vault, vault.reserve(plan)), None, label=Label((), (), ()))
     record = release.certificate.to_json()
     Certificate.from_json(record).verify()
     for name, value in (("epsilon", 0.1), ("delta", 1e-9), ("unit", {**record["unit"], "population": 10**6})):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Callable
@@ -25,11 +26,12 @@ from attack_cases import (
     scaled_by_the_largest,
 )
 from torch import nn
-from vault_cases import SPEC, SumPlan, open_vault, priced, unit_of
+from vault_cases import SPEC, Silent, SumPlan, open_vault, priced, unit_of
 
-from tacit.errors import MechanismError
+from tacit.errors import LedgerError, MechanismError
 from tacit.privacy.vault import isolation, memory, removal
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.memory import find_foreign
 
 
@@ -132,6 +134,46 @@ def wide_crowds_are_cut(folder: Path) -> None:
     assert most < 64, f"{most} units are handed over"
 
 
+@dataclass(frozen=True)
+class FailsOnTheCanary:
+    """A reward; fails on the canary's."""
+
+    def draw(self, generator: Any, units: int, rows_per_unit: int) -> dict[str, Any]:
+        return {}
+
+    def loss(self, model: nn.Module, rows: Any) -> Any:
+        if bool((rows["rewards"] == 7.25).any()):
+            raise ValueError("as a user's callback may")
+        return model(rows["observations"].flatten(0, 1)).view_as(rows["rewards"]).sum(1)
+
+    def __call__(self, rows: Any, state: Any) -> np.ndarray:
+        if (rows["rewards"] == 7.25).any():
+            raise ValueError("as a user's callback may")
+        return np.asarray(np.sign(rows["rewards"][:, :1]))
+
+
+def failures_stay_inside(folder: Path) -> None:
+    """A callback that fails on one unit's records takes nobody else along, and nobody hears that it failed."""
+    sums, gradients = [], []
+    for name, units in (("gone", [[1.0], [2.0]]), ("there", [[1.0], [7.25], [2.0]])):
+        vault = open_vault(folder, units, noise=Silent(), unit=unit_of(100), name=name)
+        run = vault.reserve(priced(vault, noise_multiplier=1.0))
+        sums.append(vault.noisy_sum(run, "sum", FailsOnTheCanary())[0] * 100)
+        gradients.append(vault.noisy_gradient(run, "sum", [nn.Linear(1, 1)], FailsOnTheCanary())[0].numpy()[1:] * 100)
+        vault.ledger.close()
+    for gone, there in (sums, gradients):
+        assert np.abs(gone - there).max() < 0.01, "whether a callback failed is seen from outside"
+
+
+def nothing_is_released_untouched(folder: Path) -> None:
+    """A value gets no certificate of a run of which nothing was asked."""
+    vault = open_vault(folder, [[1.0], [2.0]])
+    run = vault.reserve(priced(vault, noise_multiplier=1.0))
+    with contextlib.suppress(LedgerError):
+        vault.release(run, np.array([1.0, 2.0]), label=Label((), (), ()))
+        raise AssertionError("records have a certificate")
+
+
 def outliers_are_refused(folder: Path) -> None:
     """Callbacks in which a unit far from all others is met."""
     for work in (far_ones_dropped, scaled_by_the_largest):
@@ -167,5 +209,7 @@ REMOVAL_DETECTORS = (
     large_crowds_are_cut,
     wide_crowds_are_cut,
     outliers_are_refused,
+    failures_stay_inside,
+    nothing_is_released_untouched,
     namesakes_are_the_users,
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.privacy.gradients.clipped_sums import UnitGradients
-from tacit.privacy.vault import isolation, memory, removal, user_vault, vault
+from tacit.privacy.vault import base, isolation, memory, removal, steps, user_vault, vault
 from tacit.privacy.vault.removal import CROWDS, Harness
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -59,7 +59,7 @@ def stock_layers_unread(patch: pytest.MonkeyPatch) -> None:
 
 def whole_samples_handed_over(patch: pytest.MonkeyPatch) -> None:
     """A user's callback gets more units at once than it was tried on."""
-    patch.setattr(isolation.IsolationChecks, "limit_units", lambda self, part, contribution: contribution)
+    patch.setattr(isolation.IsolationChecks, "limit_units", lambda self, part, contribution, width: contribution)
 
 
 def wide_pieces(patch: pytest.MonkeyPatch) -> None:
@@ -82,6 +82,38 @@ def own_by_the_name(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory, "_is_neutral", lambda named: memory._root(named.__module__) in memory._NOBODYS)
 
 
+def failures_go_through(patch: pytest.MonkeyPatch) -> None:
+    """What a user's callback raises on records ends the step, with a message."""
+
+    def run_whole(run: Any, rows: Any, max_units: int, blank: Any) -> Any:
+        return (run(piece, units) for piece, units in removal.pieces(rows, max_units))
+
+    for module in (removal, steps):
+        patch.setattr(module, "run_apart", run_whole)
+
+
+def failures_take_others_along(patch: pytest.MonkeyPatch) -> None:
+    """Where a callback fails on one unit, all whom it met in that piece add nothing."""
+    real = removal.run_apart
+
+    def run_or_drop(run: Any, rows: Any, max_units: int, blank: Any) -> Any:
+        def dropped(piece: Any, units: int) -> Any:
+            try:
+                return run(piece, units)
+            except Exception:
+                return np.repeat(blank, units, axis=0) if isinstance(blank, np.ndarray) else blank
+
+        return real(dropped, rows, max_units, blank)
+
+    for module in (removal, steps):
+        patch.setattr(module, "run_apart", run_or_drop)
+
+
+def anything_released(patch: pytest.MonkeyPatch) -> None:
+    """A value is certified although nothing was asked of the records."""
+    patch.setattr(base.BaseVault, "_require_started", lambda self, run: None)
+
+
 REMOVAL: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("units exchanged, none removed", units_exchanged_alone, ("places_are_refused",)),
     ("losses compared, no gradients", losses_compared_alone, ("backward_couplings_are_refused",)),
@@ -93,5 +125,8 @@ REMOVAL: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("whole samples handed over", whole_samples_handed_over, ("large_crowds_are_cut",)),
     ("wide contributions, more units than tried", wide_pieces, ("wide_crowds_are_cut",)),
     ("no outliers among invented rows", no_outliers, ("outliers_are_refused",)),
+    ("failures of callbacks seen", failures_go_through, ("failures_stay_inside",)),
+    ("failures take others along", failures_take_others_along, ("failures_stay_inside",)),
+    ("anything released", anything_released, ("nothing_is_released_untouched",)),
     ("own by the name of a module", own_by_the_name, ("namesakes_are_the_users",)),
 )

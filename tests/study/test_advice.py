@@ -140,7 +140,8 @@ def test_the_half_width_of_a_rule_unlike_the_records_is_as_foreseen(records: Pat
 def test_a_rule_of_which_little_will_be_said_gets_a_way_out(records: Path, tmp_path: Path) -> None:
     study = study_of(records, tmp_path / "ledger")
     request = partial(study.request, "evaluate", epsilon=1.0, **WORDS)
-    notes = request(policy=First()).advice.notes
+    assert len(request(policy=First()).advice.notes) == 6  # of wpdis, which says something even of all visits
+    notes = request(policy=First(), method="residual").advice.notes
     assert [re.findall(r"\d+ %", note)[0] for note in notes[1:-1]] == ["5 %", "10 %", "25 %", "50 %"]
     assert notes[-1] == (
         "Where that is too wide, take --method wpdis, whose interval is narrower, or read what following it changes: "
@@ -150,6 +151,16 @@ def test_a_rule_of_which_little_will_be_said_gets_a_way_out(records: Path, tmp_p
     assert request(policy=First(), behaviour="model").advice.notes == ()  # whose weights have another interval
     longer = request(policy=First(), method="wpdis", horizon=40).advice.notes
     assert longer[-1].startswith("Where that is too wide, read what following it changes")
+
+
+def test_the_default_method_is_the_one_with_the_narrowest_interval(records: Path, tmp_path: Path) -> None:
+    study = study_of(records, tmp_path / "ledger")
+    request = partial(study.request, "evaluate", epsilon=1.0, **WORDS)
+    methods = [type(request(**words).plan).__name__ for words in ({}, {"policy": First()})]
+    assert methods == ["ResidualRegression", "ImportanceSampling"]
+    chosen = request(policy=First()).plan
+    assert chosen == request(policy=First(), method="wpdis").plan
+    assert type(request(policy=First(), features="fourier:2").plan).__name__ == "ResidualRegression"
 
 
 def test_the_gain_that_can_be_proven_is_as_foreseen(records: Path, tmp_path: Path) -> None:

@@ -71,10 +71,15 @@ def verify(command: CertificateVerify) -> None:
         return
     say(certificate.sentence)
     say(f"Recomputed: epsilon = {check.epsilon:.6g} at delta = {check.delta:.3g}, as the certificate states.")
+    say("Recomputed too: mu, profile, relations and totals, all from the stated parts, unit and charges.")
     say(f"Independent check: epsilon = {check.check_epsilon:.6g} by another accountant.")
     kinds = dict.fromkeys(part["kind"] for part in certificate.to_json()["parts"])
     say(f"Proved in: {', '.join(dict.fromkeys(f'proofs/{PROOFS.get(kind, kind)}.md' for kind in kinds))} of tacit.")
-    say(f"Signed by {check.signed_by}." if check.signed_by else "Not signed: this shows no author.")
+    say(
+        f"Signed by {check.signed_by}."
+        if check.signed_by
+        else "Not signed: this shows no author, and who edits what is declared can make the digest again."
+    )
     say(f"Declared, and protected by a signature alone: {', '.join(check.declared)}.")
     if certificate.simulated:
         say("The records were declared simulated.")

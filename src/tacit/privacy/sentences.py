@@ -42,14 +42,16 @@ SENTENCES: Mapping[str, str] = {
     "proofs/floating_point.md says what no proof covers",
     "side_channels": "timing, memory and power are not observed by the adversary",
     "one_id": "each unit's records carry that unit's id and no other; one person under two ids counts as two units",
-    "declared_public": "the declared public population, bounds and pre-training data owe nothing to the private "
-    "records",
+    "declared_public": "the declared public population and bounds, pre-training data, and the clip, steps, rate and "
+    "all other parameters of the plan were chosen without looking at the private records, this ledger's releases apart",
     "ledger_kept": "the ledger file was not rolled back together with every checkpoint and certificate, and the same "
     "records were not registered in a second ledger",
     "ran_as_stated": "the run happened as stated: neither a digest nor a signature proves that",
     # what a vault knows of the records, of callbacks and of who is trusted
     "kept_apart": "the user's {words} keeps units apart and keeps nothing: it was checked on invented rows, not proved",
     "untried": "the user's {words} keeps nothing of the runs that are not released: that was not tried",
+    "failure_shows": "the user's {words} runs on any rows within the public bounds: that a step failed is shown, and "
+    "may depend on the records of one {unit}",
     "asks_devices": "the user's {words} asks devices as tacit's own would: not checked",
     "served_by": "the user's {words}, with which people were served, keeps nothing of them",
     "no_ids": "each {kind} counts as one {unit}: the records were imported without unit ids",
@@ -87,6 +89,8 @@ SENTENCES: Mapping[str, str] = {
     "the released steps are published as they were recorded",
     "who_knows_logs": "an expert, from somebody who knows the logs that the released steps were copied from",
     # what most methods say
+    "looks": "{looks:,} look(s) of the curator at the records without noise, which the ledger noted before this "
+    "release: nothing that was seen may have influenced it",
     "curator": "whatever the curator computes from the records outside the vault (see the ledger's notes)",
     "hyperparameters": "the choice of hyper-parameters: it must have been made without looking at the private records",
     "population": "what is true of the population rather than of one {unit}",
@@ -263,11 +267,23 @@ SIDE_CHANNELS = ("secret_noise", "floating_point", "side_channels")
 
 DECLARED: Mapping[str, frozenset[str]] = {
     "covered": frozenset(),
-    "not_covered": frozenset({"declared", "first_given", "first_drawn", "public_critic", "public_information"}),
+    "not_covered": frozenset(
+        {"declared", "looks", "first_given", "first_drawn", "public_critic", "public_information"}
+    ),
     "not_protected": frozenset({"logs_elsewhere"}),
     "assumptions": frozenset(
         (
-            *("kept_apart", "untried", "asks_devices", "served_by", "no_ids", "queried", "exact_ids", "ranks"),
+            *(
+                "kept_apart",
+                "untried",
+                "failure_shows",
+                "asks_devices",
+                "served_by",
+                "no_ids",
+                "queried",
+                "exact_ids",
+                "ranks",
+            ),
             *("one_curator", "devices_people", "server_noise", "secure_sums", "who_answers", "coming", "register_kept"),
             *("pool_secret", "evaluated", "candidate", "behaviour_known", "propensities_true", "no_propensities"),
             "features_fixed",
@@ -280,7 +296,7 @@ LISTS = tuple(DECLARED)
 """The fields of a certificate that hold clauses."""
 USER_PIECES = ("kept_apart", "untried", "asks_devices", "served_by", "candidate")
 """Assumptions that may name a piece of a user's own."""
-UNDERIVED_FIELDS = ("plan", "source", "target_epsilon", "unit", "names, clips and rows of the parts", *LISTS)
+UNDERIVED_FIELDS = ("method", "plan", "source", "target_epsilon", "unit", "names, clips and rows of the parts", *LISTS)
 """What nothing implies where no plan can be rebuilt, because it, or a piece of it, is a user's own."""
 
 TRUSTED = "the curator who holds the records and runs the vault; nobody who sees a release has to be trusted"

@@ -17,7 +17,7 @@ from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted
 from tacit.privacy.accounting.filters import SUM, Charge, Composition
 from tacit.privacy.ledger.folds import Balance, Fold, plan_folds, single_fold
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
-from tacit.privacy.ledger.state import LedgerState, Terms
+from tacit.privacy.ledger.state import NONPRIVATE, LedgerState, Terms, sampled_error
 from tacit.privacy.mechanisms.base import Plan, certificate_parts
 from tacit.privacy.vault import plan as plans
 from tacit.study.folder import CERTIFICATE, LETTER, REPORT, RunFolder
@@ -286,7 +286,7 @@ class Account:
         """Note once that the curator has a receipt: of this run, or of the import of a source."""
         given |= any(plain_files.is_plain_file(source / RECEIPT) for source in self.sources)
         if given and not any(entry.kind == "note" and entry.payload["text"] == LOOK for entry in ledger.entries()):
-            ledger.note("nonprivate", LOOK)
+            ledger.note(NONPRIVATE, LOOK)
 
     def _note(self, ledger: Ledger, noted: list[Path]) -> None:
         """Note with every source where the ledger lies; `noted` learns where it was noted otherwise or not at all."""
@@ -395,13 +395,7 @@ class Account:
     def _budget_error(self, left: tuple[float, float], sampled: float) -> BudgetExceeded:
         phrases, unspent = self.phrases, min(left) > 0
         if sampled == 0 and max(left) == 0:  # of a Gaussian, delta would be left
-            return BudgetExceeded(
-                f"this {phrases.doing} samples, or has no Gaussian, and no part of the budget of these "
-                f"{phrases.people} is for such plans",
-                where=str(self.path),
-                expected="a plan that does not sample: the part for others was fixed at 0 when the ledger began",
-                remedy="choose a method or a batch size with which everybody takes part in each step",
-            )
+            return sampled_error(f"this {phrases.doing}", f"the budget of these {phrases.people}", where=str(self.path))
         return BudgetExceeded(
             f"the budget of these {phrases.people} does not cover {'this' if unspent else 'another'} {phrases.doing}",
             where=str(self.path),

@@ -84,7 +84,7 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> No
 def test_decisions_of_their_own_that_are_cut_leave_nothing_to_learn_from() -> None:
     alone = table(visit=[f"visit {i}" for i in range(6)])
     assert len(rows(read(typed(alone), next="keep"))) == 6
-    with pytest.raises(DataError, match="every row is the last of an episode that is cut, .*`termination` of 1"):
+    with pytest.raises(DataError, match=r"every row is the last of an episode that is cut, .*`termination` of 1"):
         read(typed(alone), next="drop")
 
 

@@ -96,6 +96,7 @@ def test_a_model_that_was_not_among_the_candidates_is_refused(tmp_path: Path) ->
         other,
         Vault(rows(), Ledger(tmp_path / "b.ledger", UNIT, epsilon=8.0, delta=DELTA, composition=SUM)),
     ).value
+    vault.next_step(run, run.plan.parts()[0].name)
     hub.save(vault.release(run, made, label=plan.label()), tmp_path / "model")
     with pytest.raises(CertificateError, match="another plan"):
         hub.load(tmp_path / "model")

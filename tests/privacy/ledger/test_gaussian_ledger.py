@@ -56,6 +56,16 @@ def test_a_fold_pays_the_squared_mu_of_its_own_plans(tmp_path: Path, relation: R
     assert LIMIT**2 - Fraction("0.0464") < Fraction("0.01")
 
 
+def test_a_plan_that_samples_is_told_that_no_part_is_for_it(tmp_path: Path) -> None:
+    unit = Unit("person", "add_or_remove", 100)
+    with Ledger(tmp_path / "x.ledger", unit, epsilon=1.0, delta=1e-5, composition=Composition(sampled=0)) as ledger:
+        with pytest.raises(BudgetExceeded, match=r"no part of the budget.* is for such plans") as refused:
+            ledger.reserve("dp-sgd", {"parts": []}, parts={"sum": 1}, epsilon=0.1, delta=1e-6, rdp=None, mu=None)
+        assert "everybody takes part in each step" in str(refused.value)
+        assert refused.value.left == (0.0, 0.0)
+        assert ledger.plans() == []
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_who_is_exchanged_meets_the_deltas_of_plans_without_a_mu(tmp_path: Path, relation: Relation) -> None:
     with ledger_of(tmp_path / "x.ledger", relation) as ledger:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from expert_cases import Steppers, everything, logs, part, plan_of, vault_of
-from vault_cases import SPEC, priced
+from vault_cases import SPEC, begun, priced
 
 from tacit.data.ingest import Ingest
 from tacit.data.trajectories import Trajectories
@@ -41,7 +41,7 @@ def test_units_that_were_never_told_apart_are_an_assumption(
     with Ledger(tmp_path / "a.ledger", unit, epsilon=1e6, delta=0.005, composition=SUM) as ledger:
         vault = Vault(data, ledger)
         run = vault.reserve(priced(vault, noise_multiplier=1.0))
-        certificate = vault.release(run, 0.0, label=Label((), (), ())).certificate
+        certificate = vault.release(begun(vault, run), 0.0, label=Label((), (), ())).certificate
     said = f"each transition counts as one {name}: the records were imported without unit ids"
     assert (said in certificate.lines("assumptions")) == stated
 
@@ -64,7 +64,7 @@ def test_that_a_query_made_the_records_is_an_assumption(tmp_path: Path, queried:
     ) as ledger:
         vault = Vault(Trajectories.open(tmp_path / "copy"), ledger)
         run = vault.reserve(priced(vault, noise_multiplier=1.0))
-        certificate = vault.release(run, 0.0, label=Label((), (), ())).certificate
+        certificate = vault.release(begun(vault, run), 0.0, label=Label((), (), ())).certificate
     said = "each patient is one of a query's result: that the query mixes no two of them was not checked"
     assert (said in certificate.lines("assumptions")) == queried
     certificate.verify()
@@ -90,7 +90,7 @@ def test_that_twins_are_different_units_is_an_assumption(tmp_path: Path, unit_ke
     ) as ledger:
         vault = Vault(data, ledger)
         run = vault.reserve(priced(vault, noise_multiplier=1.0))
-        certificate = vault.release(run, 0.0, label=Label((), (), ())).certificate
+        certificate = vault.release(begun(vault, run), 0.0, label=Label((), (), ())).certificate
     said = "ids that differ by case, width, Unicode form, spaces or invisible characters alone are different patients, "
     assert (f"{said}as the user says" in certificate.lines("assumptions")) == (unit_key == "exact")
     certificate.verify()
@@ -100,12 +100,12 @@ def test_a_total_that_counts_a_release_of_policies_alone_says_so(tmp_path: Path)
     """A certificate of other sums, under a ledger that has published beginnings of logs, names that release."""
     vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6)))
     sums = vault.reserve(plan_of(everything(held_out=part().held_out)))
-    alone = vault.release(sums, 0.0, label=Label((), (), ())).certificate
+    alone = vault.release(begun(vault, sums), 0.0, label=Label((), (), ())).certificate
     assert alone.not_protected == ()
     prefixes = vault.reserve(plan_of(part()))
-    beside = vault.release(sums, 0.0, label=Label((), (), ())).certificate
+    beside = vault.release(begun(vault, sums), 0.0, label=Label((), (), ())).certificate
     assert len(beside.not_protected) == 1
     assert prefixes.plan_id in beside.lines("not_protected")[0]
     assert "policies alone" in beside.lines("not_protected")[0]
-    own = vault.release(prefixes, 0.0, label=Label((), (), ())).certificate
+    own = vault.release(begun(vault, prefixes), 0.0, label=Label((), (), ())).certificate
     assert not any(prefixes.plan_id in words for words in own.lines("not_protected"))

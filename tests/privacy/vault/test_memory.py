@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -159,3 +160,24 @@ def test_what_a_library_made_of_the_users_code_is_the_users() -> None:
     assert find_foreign(own) == [np.ufunc]
     assert find_foreign(functools.partial(np.add, own)) == [np.ufunc]
     assert find_foreign(np.add) == find_foreign(functools.partial(np.add, 1)) == []
+
+
+class Deprecated:
+    """Warns of whoever looks at it."""
+
+    def __getattr__(self, name: str) -> object:
+        warnings.warn(f"{name} will go", FutureWarning, stacklevel=2)
+        raise AttributeError(name)
+
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
+        warnings.warn("copies will go", FutureWarning, stacklevel=2)
+        return (Deprecated, ())
+
+
+def test_to_look_warns_of_nothing() -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        fingerprint(Callback(Deprecated()))
+        find_foreign(Callback(Deprecated()))
+        outline((1, Deprecated()))
+    assert said == []

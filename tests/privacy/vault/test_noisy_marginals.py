@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.stats import chi2
-from vault_cases import GivenParts, Silent, open_vault, records, unit_of
+from vault_cases import GivenParts, Silent, begun, open_vault, records, unit_of
 
 from tacit.errors import AccountingError, CertificateError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.accounting import bounds as accounting
@@ -222,7 +222,7 @@ def test_replicates_ask_for_vaults_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("choices", [True, False])
 def test_a_certificate_recomputes_its_epsilon(tmp_path: Path, choices: bool) -> None:
     vault, run = opened(tmp_path, choices=choices)
-    certificate = vault.release(run, 1, label=Label((), (), ())).certificate
+    certificate = vault.release(begun(vault, run), 1, label=Label((), (), ())).certificate
     assert certificate.verify().epsilon == pytest.approx(run.bound.epsilon, rel=1e-5)
     (words,) = mechanisms(certificate.to_json())
     assert "at most 1 to the counts" in words
@@ -233,7 +233,7 @@ def test_a_certificate_recomputes_its_epsilon(tmp_path: Path, choices: bool) -> 
 def test_where_counts_move_by_less_than_is_charged_mu_is_a_bound(tmp_path: Path, relation: Relation, word: str) -> None:
     vault = open_vault(tmp_path, UNITS, unit=unit_of(10, relation))
     run = vault.reserve(plans.account(GivenParts((part(choices=False, steps=10),)), unit=vault.unit, delta=1e-4))
-    certificate = vault.release(run, 1, label=Label((), (), ())).certificate
+    certificate = vault.release(begun(vault, run), 1, label=Label((), (), ())).certificate
     assert certificate.to_json()["mu_range"] == word
 
 
@@ -306,7 +306,7 @@ def test_a_noise_beyond_float64_is_an_error_of_tacit(tmp_path: Path, sigma: floa
     with pytest.raises(AccountingError):
         plans.account(GivenParts((part(noise_multiplier=sigma, choices=choices),)), unit=unit_of(10), delta=1e-4)
     vault, run = opened(tmp_path, choices=choices)
-    fields = vault.release(run, 1, label=Label((), (), ())).certificate.to_json()
+    fields = vault.release(begun(vault, run), 1, label=Label((), (), ())).certificate.to_json()
     fields["parts"][0]["noise_multiplier"] = sigma
     with pytest.raises(CertificateError):
         Certificate.from_json(fields).verify()
@@ -315,7 +315,7 @@ def test_a_noise_beyond_float64_is_an_error_of_tacit(tmp_path: Path, sigma: floa
 def test_words_hold_for_replacement_too(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, UNITS, unit=unit_of(10, "replace_one"))
     run = vault.reserve(plans.account(GivenParts((part(),)), unit=vault.unit, delta=1e-4))
-    (words,) = mechanisms(vault.release(run, 1, label=Label((), (), ())).certificate.to_json())
+    (words,) = mechanisms(vault.release(begun(vault, run), 1, label=Label((), (), ())).certificate.to_json())
     assert "moves the counts of one measurement by at most 1" not in words  # a replaced unit moves them by 2
 
 

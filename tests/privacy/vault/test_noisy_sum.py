@@ -231,6 +231,9 @@ def test_a_certificate_needs_an_admitted_run(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0], [2.0]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     label = Label((), (), ())
+    with pytest.raises(LedgerError, match="no step of the run was claimed"):
+        vault.release(run, np.array([[1.0], [2.0]]), label=label)
+    vault.noisy_sum(run, "sum", Rewards())
     assert vault.release(run, 0, label=label).certificate.verify().private
     other = priced(vault, noise_multiplier=50.0)
     for forged in (Run(other, plan_id(other), run.bound), replace(run, plan=other)):
@@ -248,11 +251,14 @@ def test_a_callback_that_changes_between_calls_is_refused(tmp_path: Path) -> Non
 
 @dataclass(frozen=True)
 class Failing:
-    """Fails on the private rows with their value in the message."""
+    """Fails on the private rows with their value in the message, after it has written into everybody's."""
+
+    error: type[BaseException] = ValueError
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
         if (rows["rewards"] == 7.25).any():
-            raise ValueError(f"the secret is {rows['rewards']}")
+            rows["rewards"] *= 2
+            raise self.error(f"the secret is {rows['rewards']}")
         return rows["rewards"][:, :1]
 
 
@@ -260,14 +266,27 @@ def test_a_failure_behind_the_door_shows_nothing_and_keeps_the_step_claimed(tmp_
     vault = open_vault(tmp_path, [[7.25]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     with pytest.raises(MechanismError) as caught:
-        vault.noisy_sum(run, "sum", Failing())
+        vault.noisy_sum(run, "sum", Failing(MemoryError))
     chain, seen = caught.value, ""
     while chain is not None:
         seen += str(chain)
         chain = chain.__cause__ or chain.__context__  # type: ignore[assignment]
     assert "7.25" not in seen
-    assert "ValueError" in seen
+    assert "MemoryError" in seen
     assert vault.has_started(run)
+
+
+@pytest.mark.parametrize("others", [[[0.25]], [[0.25]] * 3, [[0.125]] * 700])
+def test_whoever_a_callback_fails_on_adds_nothing_and_nobody_hears_of_it(
+    tmp_path: Path, others: list[list[float]]
+) -> None:
+    for name, error in (("there", ValueError), ("deep", RecursionError), ("gone", None)):
+        units = [*others, *([[7.25]] if error else [])]
+        vault = open_vault(tmp_path, units, noise=Silent(), unit=unit_of(1_000), name=name)
+        run = vault.reserve(priced(vault, noise_multiplier=1.0))
+        total = vault.noisy_sum(run, "sum", Failing(error or ValueError))[0, 0] * 1_000
+        assert total == pytest.approx(sum(reward for (reward,) in others), abs=2**-9, rel=2e-4)
+        assert vault.steps_left(run, "sum") == 9
 
 
 def test_missing_relation_or_population_is_refused() -> None:

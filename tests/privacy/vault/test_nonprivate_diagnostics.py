@@ -7,7 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from vault_cases import Rewards, open_vault, priced
 
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.vault import write_look
 
 
@@ -35,3 +38,17 @@ def test_numbers_that_are_not_finite_are_null_with_their_places(tmp_path: Path) 
     assert told["null"] == "no finite number: result.error is nan, result.rows.1 is inf"
     with pytest.raises(TypeError, match="set cannot be written"):
         write_look({1}, "another", tmp_path)
+
+
+def test_a_certificate_says_how_often_the_curator_had_looked(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0], [2.0]])
+    run = vault.reserve(priced(vault, noise_multiplier=1.0))
+    value, certificates = vault.noisy_sum(run, "sum", Rewards()), []
+    for reason in ("a private reason", "another", ""):
+        certificates.append(vault.release(run, value, label=Label((), (), ())).certificate)
+        vault.nonprivate(lambda rows: rows["rewards"].max(), reason=reason)
+    said = [certificate.lines("not_covered") for certificate in certificates]
+    assert [line[0].split(" of the curator")[0] if line else "" for line in said] == ["", "1 look(s)", "2 look(s)"]
+    assert "a private reason" not in json.dumps(certificates[-1].to_json())
+    assert len({certificate.epsilon for certificate in certificates}) == 1
+    Certificate.from_json(certificates[-1].to_json()).verify()

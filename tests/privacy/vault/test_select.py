@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from selection_cases import DELTA, Best, Itself, Sum, best_of, opened
-from vault_cases import SumPlan, open_vault, unit_of
+from vault_cases import SumPlan, begun, open_vault, unit_of
 
 from tacit.errors import CertificateError, MechanismError, PlanError, PlanExhausted
 from tacit.methods import synthesis
@@ -194,7 +194,7 @@ def test_parameters_out_of_range_are_refused(field_name: str, value: Any) -> Non
 
 def test_an_edited_certificate_is_refused(tmp_path: Path) -> None:
     vault, _, run = opened(tmp_path)
-    text = vault.release(run, 0.0, label=LABEL).certificate.to_json()
+    text = vault.release(begun(vault, run), 0.0, label=LABEL).certificate.to_json()
     quieter = copy.deepcopy(text["parts"][0]["candidates"])
     quieter[0]["stated"][0]["noise_multiplier"] = 9.0
     for edit in (

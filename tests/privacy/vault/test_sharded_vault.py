@@ -170,7 +170,7 @@ class FailsOnNines(Rewards):
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
         if (rows["rewards"] == 9.0).any():
-            raise ValueError("a secret")
+            raise MemoryError("a secret")
         return super().__call__(rows, state)
 
 

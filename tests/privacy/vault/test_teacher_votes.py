@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from vault_cases import GivenParts, Silent, open_vault, records, unit_of
+from vault_cases import GivenParts, Silent, begun, open_vault, records, unit_of
 
 from tacit.errors import CertificateError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.accounting.events import GaussianEvent, flatten
@@ -180,7 +180,7 @@ def test_parts_out_of_range_are_refused(fields: dict[str, Any]) -> None:
 
 def test_a_certificate_recomputes_its_epsilon(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, [[1.0]] * 9)
-    certificate = vault.release(run, 1, label=Label((), (), ())).certificate
+    certificate = vault.release(begun(vault, run), 1, label=Label((), (), ())).certificate
     assert certificate.verify().epsilon == pytest.approx(run.bound.epsilon, rel=1e-5)
     (words,) = mechanisms(certificate.to_json())
     assert "teaches one of 3 teachers" in words
@@ -204,7 +204,7 @@ def test_teachers_learn_where_nobody_else_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize("field", ["queries", "teachers", "width"])
 def test_a_certificate_of_absurd_size_is_refused(tmp_path: Path, field: str) -> None:
     vault, run = opened(tmp_path, [[1.0]] * 9)
-    fields = vault.release(run, 1, label=Label((), (), ())).certificate.to_json()
+    fields = vault.release(begun(vault, run), 1, label=Label((), (), ())).certificate.to_json()
     fields["parts"][0][field] = 10**400
     with pytest.raises(CertificateError):
         Certificate.from_json(fields).verify()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from user_cases import LENGTH, Earned, Scripted, open_user_vault, priced, user_sum
-from vault_cases import Named, Silent, unit_of
+from vault_cases import Named, Silent, begun, unit_of
 
 from tacit.errors import LedgerError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.ledger.ledger import SUM, Ledger
@@ -309,7 +309,7 @@ def test_one_person_moves_the_sum_by_at_most_the_clip(
 def test_the_certificate_states_both_relations_and_who_is_met(tmp_path: Path) -> None:
     vault = open_user_vault(tmp_path, Scripted([[["ann"]]], {"ann": [1.0]}))
     run = vault.reserve(priced(user_sum(noise_multiplier=4.0, participations=1)))
-    certificate = vault.release(run, "value", label=LABEL).certificate
+    certificate = vault.release(begun(vault, run), "value", label=LABEL).certificate
     certificate.verify()
     record = certificate.to_json()
     both = {row["relation"]: row["epsilon"] for row in record["relations"]}

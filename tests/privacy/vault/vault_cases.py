@@ -20,6 +20,7 @@ from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.base import BaseVault, Run
 from tacit.privacy.vault.plan import PrivatePlan
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
@@ -122,6 +123,12 @@ def records(units: Sequence[Sequence[float]], simulated: bool = True) -> Traject
         spec=SPEC,
         simulated=simulated,
     )
+
+
+def begun(vault: BaseVault, run: Run) -> Run:
+    """The run with steps claimed that nobody took: of one without any, nothing may be released."""
+    vault.next_step(run, run.plan.parts()[0].name)
+    return run
 
 
 def told_apart_by_rewards(units: Sequence[Sequence[float]], names: Sequence[int] | None = None) -> Trajectories:

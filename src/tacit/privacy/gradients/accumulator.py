@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +66,18 @@ class GradientSum:
         if written != self._views.keys():
             raise ValueError("a parameter has no contribution")
         self._empty = False
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Nothing of what is added to the current chunk within stays where something raises."""
+        before = None if self._empty else self._chunk.clone()
+        try:
+            yield
+        except BaseException:
+            self._empty = before is None
+            if before is not None:
+                self._chunk.copy_(before)
+            raise
 
     def start_chunk(self) -> None:
         """What is added from now on is summed apart, and both sums are added in float64."""

@@ -82,12 +82,22 @@ def damage_error(what: str) -> LedgerError:
     return LedgerError(what, where="ledger", expected=expected, remedy=remedy)
 
 
+def sampled_error(plan: str, budget: str, *, where: str) -> BudgetExceeded:
+    """The error of a plan that samples, where all of the budget was declared to be for those that do not."""
+    what = f"{plan} samples, or has no Gaussian, and no part of {budget} is for such plans"
+    expected = "a plan that does not sample: the part for others was fixed at 0 when the ledger began"
+    remedy = "choose a method or a batch size with which everybody takes part in each step"
+    return BudgetExceeded(what, where=where, expected=expected, remedy=remedy)
+
+
 FORMAT = 1
 LEAST_PART = Fraction(1, 10**50)
 """Of an epsilon or a delta: of what is smaller, `accounting.gaussian` does not carry the digits."""
 POLICY, CALLBACK, UNTRIED = "policy", "callback", "untried callback"
 """Kinds of notes: after a plan's id the digest of a policy that it fixed or released, the name of a callback of the
 user's own, or of one that runs or judges candidates."""
+NONPRIVATE = "nonprivate"
+"""Kind of a note: why the curator looked at the records without noise."""
 
 
 @dataclass(frozen=True)
@@ -387,15 +397,18 @@ class LedgerState:
         folds = frozenset(fold_list) if fold_list else None
         balance = self.balance.with_charge(charge, single_fold(folds))
         if not balance.admits(self.budget, terms.delta):
-            before = self.spent()
+            before, left = self.spent(), self.left(gaussian=terms.composition.takes_mu(charge))
+            budget = f"the budget (epsilon {self.budget!r}, delta {terms.delta!r})"
             refusal = BudgetExceeded(
-                f"plan {plan_id!r} would bring the total above the budget (epsilon {self.budget!r}, delta "
-                f"{terms.delta!r}), of which ({before[0]!r}, {before[1]!r}) is spent, so nothing was charged",
+                f"plan {plan_id!r} would bring the total above {budget}, of which ({before[0]!r}, {before[1]!r}) is "
+                "spent, so nothing was charged",
                 where="Ledger.reserve",
                 expected="a plan that fits into what is left",
                 remedy="reserve a smaller plan, or cancel an untouched one",
             )
-            refusal.left = self.left(gaussian=terms.composition.takes_mu(charge))
+            if terms.composition.sampled == 0 and max(left) == 0:  # of a Gaussian, delta would be left
+                refusal = sampled_error(f"plan {plan_id!r}", budget, where="Ledger.reserve")
+            refusal.left = left
             raise refusal
         method, evaluates = str(described.get("method", "")), described.get("evaluates") is True
         uses = dict.fromkeys(parts, 0)

@@ -57,7 +57,7 @@ def contribution_vectors(contribution: Contribution | Tally, rows: Rows, state: 
     units, owner = len(mask), np.nonzero(mask)[0]
     alone = {name: column[mask] for name, column in rows.items() if name != "mask" and column.shape[:2] == mask.shape}
     shares = 1 / np.maximum(np.bincount(owner, minlength=units), 1)[owner]
-    tables = zip(_require_cells(contribution, alone, state, len(owner)), contribution.sizes, strict=True)
+    tables = zip(require_cells(contribution, alone, state, len(owner)), contribution.sizes, strict=True)
     return np.hstack(
         [np.bincount(owner * size + cell, shares, units * size).reshape(units, size) for cell, size in tables]
     )
@@ -84,7 +84,7 @@ def clipped_tallies(
     Raises:
         MechanismError: the tally names cells that are not there; or see `clipping.require_clip`.
     """
-    cells = _require_cells(tally, rows, state, len(owner))
+    cells = require_cells(tally, rows, state, len(owner))
     count = np.bincount(owner, minlength=len(replicate))
     shares = 1 / np.maximum(count, 1)
     norms = np.sqrt(_squares(cells, tally.sizes, owner, count)) * shares
@@ -130,7 +130,12 @@ def _squares(cells: Cells, sizes: tuple[int, ...], owner: Integers, count: Integ
     return squares
 
 
-def _require_cells(tally: Tally, rows: Rows, state: Any, count: int) -> Cells:
+def require_cells(tally: Tally, rows: Rows, state: Any, count: int) -> list[Integers]:
+    """Of each table, the cell that a tally names for every one of so many rows.
+
+    Raises:
+        MechanismError: it names cells that are not there.
+    """
     cells = [np.asarray(cell) for cell in tally.cells(rows, state)]
     if len(cells) != len(tally.sizes) or not all(
         cell.shape == (count,) and cell.dtype.kind in "iu" and (count == 0 or (cell.min() >= 0 and cell.max() < size))

@@ -13,7 +13,7 @@ from tacit.errors import LedgerError, PlanError, PlanExhausted
 from tacit.privacy.accounting.bounds import Bound
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.ledger.state import CALLBACK, POLICY
+from tacit.privacy.ledger.state import CALLBACK, NONPRIVATE, POLICY
 from tacit.privacy.mechanisms.base import Part, Plan, Sum, any_publishes_logs, certificate_parts
 from tacit.privacy.mechanisms.kinds import part_from_json
 from tacit.privacy.noise.secret import SecretNoise
@@ -255,6 +255,7 @@ class BaseVault:
     def _certify(self, run: Run, value: Value, label: Label, assumptions: Sequence[Clause]) -> Release[Value]:
         """A value that came out of the run, with its certificate; `assumptions` are the vault's own."""
         self._checks.require_unchanged("release")
+        self._require_started(run)
         if (policy := acting_policy(value)) is not None:
             self.record_policy(run, policy)
         certificate = certify(
@@ -267,6 +268,19 @@ class BaseVault:
             assumptions=assumptions,
         )
         return Release(value, certificate)
+
+    def _require_started(self, run: Run) -> None:
+        # Refuse to certify what cannot have come out of the run: it is not the ledger's, or nothing was asked yet.
+        plan, where = run.plan, f"{run.plan.method} plan {run.plan_id}"
+        if run.plan_id != plans.plan_id(plan) or all(summary.id != run.plan_id for summary in self.ledger.plans()):
+            what = "the plan is not one that the ledger admitted"
+            expected, remedy = "the run that Vault.reserve returned", "release a value with the run it came from"
+            raise LedgerError(what, where=where, expected=expected, remedy=remedy)
+        if not self.has_started(run):
+            what = "no step of the run was claimed, so that no value can have come out of it"
+            expected = "a value that was computed from what the run's mechanism calls returned"
+            remedy = "ask for it first, by noisy_sum or another mechanism call, and release what you compute from that"
+            raise LedgerError(what, where=where, expected=expected, remedy=remedy)
 
     def _take(self, run: Run, part: Part, steps: int = 1) -> None:
         """Use up so many claimed steps of a part that this vault admitted, in this process; all of them or none."""
@@ -342,10 +356,6 @@ def certify(
     assumptions: Sequence[Clause] = (),
 ) -> Certificate:
     """The certificate of a run: what was promised, computed from the plan's own event."""
-    if plan_id != plans.plan_id(plan) or all(summary.id != plan_id for summary in ledger.plans()):
-        what = "the plan is not one that the ledger admitted"
-        expected, remedy = "the run that Vault.reserve returned", "release a value with the run it came from"
-        raise LedgerError(what, where=f"{plan.method} plan", expected=expected, remedy=remedy)
     releases = [
         {
             "plan_id": one.id,
@@ -360,6 +370,7 @@ def certify(
         for one in ledger.plans()
     ]
     callback_clauses = [clause("kept_apart", words=name) for name in callbacks]
+    looks = sum(entry.kind == "note" and entry.payload["kind"] == NONPRIVATE for entry in ledger.entries())
     return Certificate.build(
         method=plan.method,
         source=plan.source,
@@ -379,7 +390,7 @@ def certify(
         epsilon_target=plan.epsilon,
         composition=ledger.composition,
         covered=label.covered,
-        not_covered=label.not_covered,
+        not_covered=[*label.not_covered, *([clause("looks", looks=looks)] if looks else [])],
         assumptions=[*label.assumptions, *callback_clauses, *assumptions],
         not_protected=[*label.not_protected, *_other_log_clauses(ledger, plan_id)],
     )

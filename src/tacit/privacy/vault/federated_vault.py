@@ -107,6 +107,7 @@ class FederatedVault(BaseVault):
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""
         assumptions = [clause("asks_devices", words=name) for name in sorted(self._foreign)]
+        assumptions += [clause("failure_shows", words=name) for name in sorted(self._remembered_names(run))]
         return self._certify(run, value, label, (*self._devices.assumptions, *assumptions))
 
     def _require_fit(self, plan: Plan) -> None:

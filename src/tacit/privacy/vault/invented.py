@@ -46,6 +46,8 @@ def invented_rows(
     }
     if rows_per_unit > 1:
         rows["mask"][:, 1:] = rng.random((units, rows_per_unit - 1, *[1] * (len(shape) - 2))) < 0.7
+    if isinstance(spec.observation, Box):
+        _count_visits(rows, spec.observation)
     if horizon > 1:
         rows["mask"] &= np.arange(horizon) < rng.integers(1, horizon + 1, size=(units, rows_per_unit, 1))
         rows["time"] = rng.integers(0, 1_000, size=(units, rows_per_unit, 1)) + np.arange(horizon)
@@ -140,6 +142,14 @@ def _move_to_middle(cells: np.ndarray, values: np.ndarray) -> np.ndarray:
     middle, flat = low + (high - low) / 2, cells.reshape(-1, *values.shape[1:])
     near = middle + NEAR * (cells - middle)
     return np.asarray(np.where((flat == np.rint(flat)).all(axis=0), np.rint(near), near), cells.dtype)
+
+
+def _count_visits(rows: Columns, space: Box) -> None:
+    # Of every other unit, let columns of whole numbers rise by one from row to row, as numbers of visits do.
+    counts, first = np.array(space.whole) & (np.array(space.categories) == 0), rows["observations"][::2, :1]
+    steps = np.arange(rows["mask"].shape[1]).reshape(1, -1, *[1] * (first.ndim - 2))
+    for name, ahead in (("observations", 0), ("next_observations", 1)):
+        rows[name][::2, ..., counts] = np.minimum(first + steps + ahead, space.high)[..., counts]
 
 
 def _edges(space: Box | Discrete) -> Any:

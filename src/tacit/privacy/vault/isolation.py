@@ -282,14 +282,20 @@ class IsolationChecks:
         """
         return self._largest_crowds[part] if find_foreign(*callbacks) else None
 
-    def limit_units(self, part: object, contribution: Any) -> Any:
-        """A contribution, which was tried, as a vault calls it: with no more units at once than `most`."""
-        most = self.largest_crowd(part, contribution, getattr(contribution, "summary", None))
+    def limit_units(self, part: Any, contribution: Any, width: int) -> Any:
+        """A contribution, which was tried, as a vault calls it: a user's adds nothing of a unit on which it raises."""
+        # width: numbers of a vector
+        summary = getattr(contribution, "summary", None)
+        most = self.largest_crowd(part, contribution, summary)
         if most is None:
             return contribution
-        if callable(contribution):
-            return removal.LimitedCallback(contribution, most)
-        return removal.LimitedTally(contribution, most)
+        if not callable(contribution):
+            return removal.LimitedTally(contribution, most)
+        if summary is not None:
+            one = invented_crowd(self._spec, 1, part.rows_per_unit, 2, part.rows, part.horizon, "any")
+            blank = {name: np.zeros_like(column) for name, column in summary(one).items()}
+            summary = removal.LimitedCallback(summary, most, blank)
+        return removal.LimitedCallback(contribution, most, np.zeros((1, width)), summary)
 
     @contextmanager
     def watch_step(self, where: str, callback: object, state: Any = None, *models: nn.Module) -> Iterator[None]:

@@ -41,6 +41,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import MechanismError
+from tacit.privacy.vault.removal import silence_warnings
 
 _LRU_CACHE = type(functools.lru_cache(len))
 _LIBRARIES = frozenset({"tacit", "numpy", "torch"}) | sys.stdlib_module_names
@@ -52,6 +53,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _PYTHON = Path(functools.__file__).resolve().parent
 
 
+@silence_warnings()  # what is looked at may be deprecated
 def fingerprint(callback: Any, *, still: bool = False) -> bytes:
     """A digest of the callback, or of the model, and of all that its code names and could change, 32 bytes."""
     # still: a model's parameters and gradients count too, which may change from step to step and not within one
@@ -74,6 +76,7 @@ def fingerprint(callback: Any, *, still: bool = False) -> bytes:
     return digest.digest()
 
 
+@silence_warnings()
 def outline(value: Any) -> object:
     """The structure of a callback's public state: types, names, shapes and dtypes, texts and flags; hashable.
 
@@ -126,6 +129,7 @@ def copy_plain_state(state: Any, where: str) -> Any:
     raise MechanismError(what, where=where, expected=expected, remedy=remedy)
 
 
+@silence_warnings()
 def find_foreign(*values: object) -> list[Any]:
     """Classes, functions and networks in these objects that are not tacit's own."""
     # Tacit's own are plain data, arrays and tensors, instances of its classes, its functions, and networks that its own

@@ -17,7 +17,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,7 +28,7 @@ from tacit.errors import MechanismError
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Rows, RowsOf
 from tacit.privacy.mechanisms.contribution_sets import Blocks, move_inside
-from tacit.privacy.mechanisms.tallies import Tally
+from tacit.privacy.mechanisms.tallies import Tally, require_cells
 from tacit.privacy.vault.invented import Columns, Kind, edge_rows, invented_crowd
 
 
@@ -324,7 +324,10 @@ class Harness:
 
     def _trial_error(self, what: str) -> MechanismError:
         expected = "one finite contribution a unit, computed from that unit's rows alone"
-        remedy = "remove batch statistics, running averages, places in the batch and other sharing between units"
+        remedy = "remove batch statistics, running averages, places in the batch and other sharing between units; and "
+        remedy += (
+            "layers that draw random numbers, such as Dropout: use weight decay, or draw in the objective's `draw`"
+        )
         return MechanismError(what, where=self.where, expected=expected, remedy=remedy)
 
 
@@ -332,30 +335,31 @@ class Harness:
 class LimitedCallback:
     """A user's contribution or summary as a vault calls it: with no more units at once than it was tried on."""
 
+    # A unit on which it raises, or returns what does not fit, counts as `blank`: nobody sees that anybody did.
+
     callback: Any  # the user's
     max_units: int  # units of the largest crowd
-
-    @property
-    def summary(self) -> LimitedCallback | None:
-        """Of a contribution, if it has one."""
-        summary = getattr(self.callback, "summary", None)
-        return None if summary is None else LimitedCallback(summary, self.max_units)
+    blank: Any = field(compare=False)  # zeros of one unit, [1, ...]: an array, or of a summary one a name
+    summary: LimitedCallback | None = None  # of a contribution, if it has one
 
     def __call__(self, rows: Rows, *state: Any) -> Any:
-        found = []
-        for piece, units in pieces(rows, self.max_units):
-            found.append(self.callback(piece, *state))
-            columns = found[-1].values() if isinstance(found[-1], Mapping) else (found[-1],)
-            if any(len(column) != units for column in columns):
-                raise ValueError("not one row a unit")
-        if isinstance(found[0], Mapping):
-            return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+        def run(piece: Rows, units: int) -> Any:
+            found = self.callback({name: column.copy() for name, column in piece.items()}, *state)
+            if not isinstance(self.blank, Mapping):
+                return _fitted(found, self.blank, units)
+            return {name: _fitted(found[name], zeros, units) for name, zeros in self.blank.items()}
+
+        found = list(run_apart(run, rows, self.max_units, self.blank))
+        if isinstance(self.blank, Mapping):
+            return {name: np.concatenate([one[name] for one in found]) for name in self.blank}
         return np.concatenate(found)
 
 
 @dataclass(frozen=True)
 class LimitedTally:
     """A user's tally as a vault calls it: with no more rows at once than units of one row that it was tried on."""
+
+    # A row on which it raises, or of which it names a cell that is not there, counts in the first cell of each table.
 
     callback: Tally  # the user's
     max_units: int  # units of the largest crowd
@@ -367,8 +371,55 @@ class LimitedTally:
 
     def cells(self, rows: Rows, state: Any) -> list[Vectors]:
         """Of each table, the cell of every row."""
-        found = [self.callback.cells(piece, state) for piece, _ in pieces(rows, self.max_units)]
+
+        def run(piece: Rows, count: int) -> list[Vectors]:
+            copies = {name: column.copy() for name, column in piece.items()}
+            return require_cells(self.callback, copies, state, count)
+
+        found = run_apart(run, rows, self.max_units, [np.zeros(1, np.int64) for _ in self.sizes])
         return [np.concatenate(table) for table in zip(*found, strict=True)]
+
+
+def run_apart(
+    run: Callable[[dict[str, Any], int], Any], rows: Mapping[str, Any], max_units: int, blank: Any
+) -> Iterator[Any]:
+    """What `run` makes of rows, so many units at most at once; where it raises, of each unit, or `blank` of who raises.
+
+    Args:
+        run: of a piece of the rows and how many units it has; it leaves nothing behind where it raises.
+        rows: arrays or tensors of units, [U, ...] each.
+        max_units: how many units it gets at once.
+        blank: what it would return of one unit that adds nothing.
+
+    Guarantee: what comes of a unit depends on that unit alone, as long as `run` keeps units apart. Memory that runs
+    out, an interrupt and an exit go through: they end the step.
+    """
+    for piece, units in pieces(rows, max_units):
+        try:
+            whole = run(piece, units)
+        except MemoryError:
+            raise
+        except Exception:  # of which nothing is kept: its words, and that it was there, may be about one unit
+            whole = None
+        if whole is not None:
+            yield whole
+            continue
+        for one, count in pieces(piece, 1) if units else ():
+            try:
+                alone = run(one, count)
+            except MemoryError:
+                raise
+            except Exception:
+                alone = blank
+            yield alone
+
+
+def _fitted(found: Any, zeros: Vectors, units: int) -> Vectors:
+    # What a callback returned, in the shape and type of what it returned on invented rows; ValueError if it cannot.
+    array = np.asarray(found, zeros.dtype)
+    if array.shape != (units, *zeros.shape[1:]):
+        raise ValueError("not one row a unit")
+    return array
 
 
 def pieces(rows: Mapping[str, Any], max_units: int) -> Iterator[tuple[dict[str, Any], int]]:

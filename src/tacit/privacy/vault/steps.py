@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from tacit.privacy.noise.lattice import Float64, add_noise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.isolation import draw_in_blocks
 from tacit.privacy.vault.records import SealedRecords
-from tacit.privacy.vault.removal import pieces
+from tacit.privacy.vault.removal import run_apart
 
 if TYPE_CHECKING:
     import torch
@@ -174,6 +174,23 @@ class GradientStep:
                     add_clipped(total, model, objective.loss, tensors, part.clip_norm, shares=shares, chunks=together)
                     continue
                 total.start_chunk()
-                for piece, _ in pieces(tensors, self.max_units or max(1, stop - start)):
-                    add_clipped(total, model, objective.loss, piece, part.clip_norm, shares=shares)
+                if self.max_units is None:
+                    add_clipped(total, model, objective.loss, tensors, part.clip_norm, shares=shares)
+                else:
+                    self._add_apart(total, model, tensors, self.max_units)
         return sums
+
+    def _add_apart(self, total: GradientSum, model: nn.Module, tensors: Mapping[str, Tensor], max_units: int) -> None:
+        # Add the clipped gradients of an objective of the user's; a unit on which it raises adds nothing.
+        from tacit.privacy.gradients.clipped_sums import add_clipped
+
+        loss, shares = self.objective.loss, getattr(self.objective, "shares", None)
+
+        def add(piece: dict[str, Tensor], _: int) -> bool:
+            copies = {name: tensor.clone() for name, tensor in piece.items()}  # into which the objective may write
+            with total.all_or_nothing():
+                add_clipped(total, model, loss, copies, self.part.clip_norm, shares=shares)
+            return True
+
+        for _ in run_apart(add, tensors, max_units, False):
+            pass  # each piece has added itself

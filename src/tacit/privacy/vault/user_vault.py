@@ -266,7 +266,7 @@ class UserVault(BaseVault):
 
         def step() -> npt.NDArray[np.float64]:
             rows = {name: column.copy() for name, column in batch.rows.items()}  # into which a callback may write
-            vectors = _vectors(self._checks.limit_units(spec, contribution), rows, state, d)
+            vectors = _vectors(self._checks.limit_units(spec, contribution, d), rows, state, d)
             vectors = move_inside(spec.blocks, vectors, spec.clip_norm, part)
             return clipping.clipped_sums(vectors, spec.clip_norm, replicate, self.replicates)
 
@@ -302,12 +302,13 @@ class UserVault(BaseVault):
             self._claim(run, spec, batch)
 
         replicate, place = (batch.rows[name].copy() for name in ("replicate", "place"))
+        limited = self._checks.limit_units(spec, contribution, d)
 
         def step() -> npt.NDArray[np.float64]:
             answers = np.zeros((self.replicates, spec.users, d))
             for i in range(len(place)):  # each alone: a sign shows the least trace of somebody else
                 rows = {name: column[i : i + 1].copy() for name, column in batch.rows.items()}
-                answers[replicate[i], place[i]] = _vectors(contribution, rows, state, d)[0]
+                answers[replicate[i], place[i]] = _vectors(limited, rows, state, d)[0]
             return answers
 
         with self._checks.watch_step(part, contribution, state):
@@ -320,7 +321,7 @@ class UserVault(BaseVault):
         pooled = any(isinstance(part, PoissonSum) for part in run.plan.parts())
         assumptions = (
             *(clause("coming"), clause("pool_secret" if pooled else "register_kept")),
-            *(clause("served_by", words=actor) for actor in actors),
+            *(clause(code, words=actor) for actor in actors for code in ("served_by", "failure_shows")),
             *([clause("exact_ids")] if self._exact_ids else []),
         )
         return self._certify(run, value, label, assumptions)

@@ -28,7 +28,7 @@ from tacit.data.trajectories import Trajectories, copied_ends_error
 from tacit.errors import MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import SUM, Ledger
-from tacit.privacy.ledger.state import UNTRIED
+from tacit.privacy.ledger.state import NONPRIVATE, UNTRIED
 from tacit.privacy.mechanisms import marginals
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
 from tacit.privacy.mechanisms.base import (
@@ -165,7 +165,8 @@ class Vault(BaseVault):
         with self._checks.watch_step(part, contribution, state):
             self._take(run, spec)
             mean: np.ndarray = self._mean(
-                VectorStep(spec, self._checks.limit_units(spec, contribution), state, d), _sigma(spec) * spec.clip_norm
+                VectorStep(spec, self._checks.limit_units(spec, contribution, d), state, d),
+                _sigma(spec) * spec.clip_norm,
             )
         return self._track_release(run, part, mean)
 
@@ -251,7 +252,7 @@ class Vault(BaseVault):
 
             def step() -> Tensor:
                 if key not in self._teachers:
-                    vectors = self._records.vectors(spec, self._checks.limit_units(spec, encode), width)
+                    vectors = self._records.vectors(spec, self._checks.limit_units(spec, encode, width), width)
                     self._teachers[key] = teachers.Teachers(spec, vectors, self._noise)
                 return self._teachers[key].votes(generated.detach(), against.detach(), self._noise)
 
@@ -364,6 +365,9 @@ class Vault(BaseVault):
         """Put a value that came out of the run together with its certificate."""
         kind, name = self._records.unit_kind, self.unit.name
         assumptions = [clause("untried", words=callback) for callback in sorted(self._remembered_names(run, UNTRIED))]
+        failing = any(isinstance(part, AboveThreshold | SingleRelease) for part in run.plan.parts())
+        named = sorted(self._remembered_names(run)) if failing else ()
+        assumptions += [clause("failure_shows", words=callback) for callback in named]
         assumptions += [] if kind in ("id", name) else [clause("no_ids", kind=kind)]
         assumptions += self._records.assumptions()
         return self._certify(run, value, label, assumptions)
@@ -383,7 +387,7 @@ class Vault(BaseVault):
             expected = "mechanisms that the run's own plan pays for"
             what = "a look within a selection"
             raise MechanismError(what, where="nonprivate", expected=expected, remedy="look afterwards")
-        self.ledger.note("nonprivate", reason)
+        self.ledger.note(NONPRIVATE, reason)
         result = fn(self._records.columns)
         if folder is not None:
             write_look(result, reason, folder)
