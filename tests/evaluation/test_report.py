@@ -237,6 +237,13 @@ def test_a_glance_says_what_went_in_came_out_is_promised_and_is_worth() -> None:
     assert "0.99 between halves of the records" in Page(render(without)).text.split("The promise")[0]
 
 
+def test_a_glance_counts_the_rows_that_differ_where_rows_repeat() -> None:
+    repeated = private_report(drawn="2,000 synthetic rows", distinct=1_240)
+    assert "of which 1,240 differ, since rows are drawn by weights; and a model" in Page(render(repeated)).text
+    assert "differ, since" not in Page(render(private_report(drawn="2,000 synthetic rows"))).text
+    assert all(section["blocks"] for section in repeated.to_json()["sections"])  # nothing else is stored
+
+
 def test_a_private_report_shows_no_real_data_and_says_so() -> None:
     page = Page(render(private_report()))
     ids = {attributes["id"] for tag, attributes in page.tags if tag == "section" and attributes.get("id")}

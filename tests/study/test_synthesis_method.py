@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from tacit.data import Column, PublicSpec
 from tacit.data.spec import Box, Discrete, space_of
 from tacit.data.store import UnitKind
 from tacit.study.synthesis_plans import choose_method
+from tacit.study.synthesis_report import count_distinct
 
 NAMED = PublicSpec(
     space_of(Column("pulse", low=30, high=220)),
@@ -52,3 +54,8 @@ def test_the_default_method_follows_what_is_public(
     found, why = choose_method(kind, spec, given)
     assert found == method
     assert why
+
+
+def test_rows_are_alike_where_all_columns_are() -> None:
+    columns = {"observations": np.array([[0.0, 1], [0, 1], [0, 1], [2, 1]]), "rewards": np.array([1.0, 1, 2, 1])}
+    assert count_distinct(columns) == 3

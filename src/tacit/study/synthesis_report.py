@@ -200,6 +200,8 @@ def _contents(job: SynthesisJob, learned: Release[Any], drawn: Sequences, data: 
         )
         contents["whole_trajectories"], scores = whole["whole_trajectories"], scores + whole["scores"]
     contents |= {"scores": scores, "warning": job.warning}
+    if sample_kind(learned.value) == "rows" and (distinct := count_distinct(synthetic)) < len(synthetic["rewards"]):
+        contents["distinct"] = distinct
     if isinstance(learned.value, PeopleSynthesizer):
         contents["dependence"] = learned.value.scheme.dependence()
     if real is None:
@@ -209,6 +211,14 @@ def _contents(job: SynthesisJob, learned: Release[Any], drawn: Sequences, data: 
         contents["nearest"] = nearest_records(synthetic, real, job.other_records.columns, seed=seed)
     cost = Cost(job.method, "synthetic", tuple(job.watch.phases.items()), job.watch.peak_memory())
     return {**contents, "synthesizers": (cost,)}
+
+
+def count_distinct(columns: Mapping[str, Any]) -> int:
+    """How many rows of a table, of columns [N, ...], differ."""
+    import numpy as np
+
+    numbers = [np.asarray(column, np.float32).reshape(len(column), -1) for column in columns.values()]
+    return len(np.unique(np.concatenate(numbers, axis=1), axis=0))
 
 
 def report(

@@ -155,6 +155,9 @@ class Report:
     costs: Sequence[tuple[str, str]] = ()  # (name, value) pairs on run time, memory and size
     shows_records: bool = False  # whether protected rows, which must be simulated, are on the page
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sections", tuple(one for one in self.sections if one.blocks or one.hero))
+
     @property
     def simulated(self) -> bool:
         """Whether the certificate says that no person is among the records."""

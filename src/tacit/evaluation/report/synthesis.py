@@ -78,6 +78,7 @@ def sections(
     certificate: Certified,
     *,
     drawn: str = "",
+    distinct: int | None = None,
     warning: tuple[str, str] | None = None,
     reference: Reference | None = None,
     map: PlaneMap | None = None,
@@ -100,6 +101,7 @@ def sections(
     Args:
         certificate: of the release.
         drawn: what was drawn from the release, as "40,000 synthetic rows".
+        distinct: how many of these rows differ, where rows are drawn by weights and repeat.
         warning: what their use suffers from, if anything: a heading and a sentence.
         reference: where rows that are compared or drawn beside the synthetic ones come from: "simulated" (the
             protected rows are simulated: no person is in them), "public", or None if there are none. A report on
@@ -145,7 +147,7 @@ def sections(
     columns, legend = evidence.distribution_charts(marginals, name)
     closeness, world = ([score for score in scores if score.public is public] for public in (False, True))
     return (
-        _glance_section(certificate, drawn, warning, returns, scores, unit),
+        _glance_section(certificate, drawn, distinct, warning, returns, scores, unit),
         Section("", () if reference else (_NO_RECORDS,)),
         _map_section(map),
         evidence.scores_section(
@@ -174,6 +176,7 @@ def sections(
 def _glance_section(
     certificate: Certified,
     drawn: str,
+    distinct: int | None,
     warning: tuple[str, str] | None,
     returns: Sequence[Return],
     scores: Sequence[evidence.Score],
@@ -183,10 +186,11 @@ def _glance_section(
         return Section("", ())
     unit, simulated = certificate["unit"], certificate.get("simulated") is True
     epsilon, delta = format_bound(float(certificate["epsilon"])), number(float(certificate["delta"]))
+    repeated = "" if distinct is None else f"of which {distinct:,} differ, since rows are drawn by weights; "
     into = "simulated records" if simulated else "records, which stay sealed"
     facts = [
         ("What went in", into, f"of a public population of {unit['population']:,} {noun(unit['name'])}s"),
-        ("What came out", drawn, "and a model that draws more of them at no cost"),
+        ("What came out", drawn, f"{repeated}and a model that draws more of them at no cost"),
         ("What is promised", f"ε = {epsilon}", f"and δ = {delta}, for every {noun(unit['name'])}"),
         ("What it is good for", *_usefulness_figure(returns, scores, measure)),
     ]
