@@ -6,7 +6,6 @@ Epsilon and mu come from the event, and the event from the parts, never from a p
 pairs (arXiv 1805.06530, 2106.08567) are put on a grid (connect the dots, arXiv 2207.04380) and composed by Fourier
 transform; those beyond the window (Chernoff) count as infinite. Noise that is stated as zCDP has a Renyi curve alone
 (arXiv 2004.00010, Prop. 12). What is printed as declared is not recomputed: a signature alone protects it from an edit.
-`tacit certificate verify` recomputes more of it.
 """
 
 import collections

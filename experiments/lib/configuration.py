@@ -33,7 +33,9 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
 """For a class of tacit the constants of its module that shape its results: they stand beside its fields."""
 
 
-LATER = frozenset({"ImportanceSampling.on_policy", "ImprovementPlan.judging"})
+LATER = frozenset(
+    {"AlignmentPlan.judges", "ImportanceSampling.on_policy", "ImprovementPlan.judging", "PreferencePlan.judges"}
+)
 """Fields that plans got after rows were made: they are left out while they are None, which is what these rows had."""
 
 

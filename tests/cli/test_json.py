@@ -75,13 +75,13 @@ def test_a_dataset_and_an_evaluation(shown: Any, tmp_path: Path, capsys: pytest.
     found = shown("data", "inspect", str(data), "--json")
     assert (found["simulated"], found["counts"]["units"], found["unit"]) == (True, 200, "person")
     assert found["spec"]["observation"] == {"kind": "discrete", "n": 40}
+    found = shown("evaluate", str(data), "--out", str(tmp_path / "dry"), *PROMISE, "--dry-run")
+    assert set(found) == {"promise", "expected"}
     found = shown("evaluate", str(data), "--out", str(run), *PROMISE)
     assert found["evaluation"] == json.loads((run / "evaluation.json").read_text())
     assert found["certificate"] == str(run / "certificate.json")
     assert "promises (2, 0.0001)-differential privacy" in found["promise"]
     assert json.loads((run / "run.json").read_text())["settings"].get("json") is None
-    found = shown("evaluate", str(data), "--out", str(tmp_path / "dry"), *PROMISE, "--dry-run")
-    assert set(found) == {"promise", "expected"}
     assert main(["evaluate", str(data), "--out", str(run), *PROMISE]) != 0
     assert capsys.readouterr().out == ""
 

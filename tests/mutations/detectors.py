@@ -126,21 +126,12 @@ class Centred:
 
 
 @dataclass(frozen=True)
-class Pooling:
-    """One vector for all units together, but only where there are as many as in the records."""
-
-    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
-        reward = rows["rewards"][:, :1]
-        return reward.sum(keepdims=True) if len(reward) == 7 else reward
-
-
-@dataclass(frozen=True)
 class Breaking:
-    """Fails on the private rows (whose first reward is 7.25), never on decoys."""
+    """Has no memory for the private rows (whose first reward is 7.25), and always for decoys."""
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
         if (rows["rewards"] == 7.25).any():
-            raise ValueError("as a user's callback may")
+            raise MemoryError
         return rows["rewards"][:, :1]
 
 
@@ -340,16 +331,15 @@ def worst_case_canary(folder: Path) -> None:
 
 
 def coupling_is_refused(folder: Path) -> None:
-    """A callback in which units meet is refused: before a step is claimed, or at the latest behind the door."""
+    """A callback in which units meet is refused before a step is claimed."""
     vault = open_vault(folder, [[1.0]] * 7, unit=unit_of(POPULATION))
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
-    for callback, claimed in ((Centred(), False), (Pooling(), True)):
-        try:
-            vault.noisy_sum(run, "sum", callback)
-        except MechanismError:
-            assert vault.has_started(run) == claimed
-            continue
-        raise AssertionError(f"{type(callback).__name__} was let in")
+    try:
+        vault.noisy_sum(run, "sum", Centred())
+    except MechanismError:
+        assert not vault.has_started(run)
+        return
+    raise AssertionError("Centred was let in")
 
 
 def budget(folder: Path) -> None:

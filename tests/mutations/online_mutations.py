@@ -46,7 +46,7 @@ def a_meeting_released_twice(patch: pytest.MonkeyPatch) -> None:
             return False
 
     real = user_vault._EnrolledBatch
-    patch.setattr(user_vault, "_EnrolledBatch", lambda plan_id, rows: real(plan_id, rows, Forgetful()))
+    patch.setattr(user_vault, "_EnrolledBatch", lambda plan_id, rows, fold: real(plan_id, rows, fold, Forgetful()))
 
 
 def divisor_counted_at_the_meeting(patch: pytest.MonkeyPatch) -> None:
