@@ -43,7 +43,7 @@ GENERAL = (
 )
 """Prompts of a report without public texts."""
 MEASURED, SHOWN, SHORT = 128, 12, 8
-"""Public prompts that are completed, those whose texts the report shows, and words of one on the command line."""
+"""Public prompts that are measured, those whose texts the report shows, and words of one on the command line."""
 option_error, no_effect_error = partial(wording.option_error, "align"), partial(wording.no_effect_error, "align")
 
 
@@ -308,7 +308,9 @@ class _Alignment:
     def shorten(self, value: Steered) -> Steered:
         with self.curator.narrator.progress("Shrinking on public prompts"):
             assert self.shrink is not None
-            return value.limit_kl(self.public, kl=self.shrink)
+            encode, n = self.writer.tokenizer.encode, value.plan.prompt_tokens
+            prompts = itertools.islice((text for text in self.public if len(encode(text)) >= n), MEASURED)
+            return value.limit_kl(list(prompts), kl=self.shrink)
 
 
 def _lines(path: Path | None) -> list[str]:
