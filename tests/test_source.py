@@ -229,8 +229,8 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 394,
-    "lines": 88_701,
-    "functions": 5_216,
+    "lines": 88_731,
+    "functions": 5_217,
     "private functions of at most three lines used once": 14,
     "class names defined more than once": 1,
     "docstring lines on names that are not public": 653,

@@ -68,7 +68,7 @@ def test_a_run_is_released_reported_and_tried(
     page = (run / "report.html").read_text()
     assert "Different pairs" in page
     assert str(value.judgement) in page
-    assert "Whether people like it" in page
+    assert "What is written on prompts of people" in page
     assert 0 < value.share < 1
     for path in run.rglob("*"):
         assert path.is_dir() or "private" in path.parts or CITY not in path.read_bytes().decode("latin1")

@@ -146,6 +146,8 @@ def test_words_say_what_noise_alone_would_give() -> None:
     assert said.verdict == "better"
     assert str(said).startswith("People like it better: +2, +")
     assert str(said).endswith("at 95 % confidence; noise alone would give 0 ± 0.23.")
+    by_reward = read_judgement(sums, scale=20.0, noise=1.0, population=1_000, expected=200, by="reward")
+    assert str(by_reward).startswith("On prompts of people who taught nothing the reward is higher: +2, +")
 
 
 class Asked(People):

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Certified, Chart, Facts, Paragraphs, Section, TableRow, make_grid, make_table
 from tacit.evaluation.report.charts import ChartLine, Kind, number, span, styles
-from tacit.methods.alignment.judging import LIKED, Judgement
+from tacit.methods.alignment.judging import Judgement
 
 if TYPE_CHECKING:
     from tacit.methods.alignment.steered import Steered
@@ -86,8 +86,10 @@ def _answer_section(prompts: int, outcomes: Sequence[ModelOutcome], value: Steer
     if value.judgement is not None:
         said, interval = value.judgement, value.judgement.interval
         about = f"{signed(interval.low)} to {signed(interval.high)}; noise alone 0 ± {number(said.noise, 2)}"
-        figures.insert(0, ("What people say", signed(said.estimate), about))
-        headline += f" {LIKED[said.verdict]}."
+        figures.insert(
+            0, ("What people say" if said.by == "people" else "On their prompts", signed(said.estimate), about)
+        )
+        headline += f" {said.headline}."
     return blocks.opening_section(headline, (Paragraphs(lines), Facts(figures)), eyebrow="What was learned", hero=hero)
 
 
@@ -119,7 +121,8 @@ def _people_section(said: Judgement | None) -> tuple[Section, ...]:
     )
     lead = f"The mean difference to the base model, said by {said.interval.words}."
     chart = Chart("Better or worse", f"with intervals at {100 * said.interval.level:.4g} % confidence", drawn)
-    return (Section("Whether people like it", (chart,), lead, "people", before=True),)
+    title = "Whether people like it" if said.by == "people" else "What is written on prompts of people"
+    return (Section(title, (chart,), lead, "people", before=True),)
 
 
 def signed(value: float) -> str:

@@ -26,7 +26,7 @@ from torch import Tensor
 from tacit.agents.language.judges import Reward
 from tacit.agents.language.models import Writer
 from tacit.errors import PlanError
-from tacit.methods.alignment.judging import JUDGES, LEVEL, read_judgement
+from tacit.methods.alignment.judging import JUDGES, LEVEL, By, read_judgement
 from tacit.methods.alignment.people import CompletionActor, CompletionComparison, PersonGradient, ReleasedSteering
 from tacit.methods.alignment.plan import PART, AlignmentPlan
 from tacit.methods.alignment.steered import Steered
@@ -185,7 +185,9 @@ def ask_judges(
     assert part.noise_multiplier is not None
     noise, population = part.noise_multiplier * part.clip_norm, vault.unit.size
     sums, expected = tuple(kept["judges"].tolist()), population * value.plan.judges
-    judgement = read_judgement(sums, scale=scale, noise=noise, population=population, expected=expected, level=level)
+    by: By = "reward" if getattr(value.plan, "feedback", "person") == "model" else "people"
+    bounds = {"scale": scale, "noise": noise, "expected": expected, "level": level}
+    judgement = read_judgement(sums, population=population, by=by, **bounds)
     return replace(value, judgement=judgement)
 
 

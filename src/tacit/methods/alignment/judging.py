@@ -28,10 +28,19 @@ LEVEL = 0.95
 """Nominal coverage of the interval."""
 WEIGHTS = (1 - 2e-4) * np.sqrt((0.7, 0.1, 0.2))
 """Of u, 1 and u^2: a vector is a little shorter than the clip of 1, so that it never touches it."""
-LIKED: Mapping[Verdict, str] = {
-    "better": "People like it better",
-    "worse": "People like it less",
-    "no difference": "No difference can be told",
+By = Literal["people", "reward"]
+"""Who says it: people by their own feedback or choices, or the public reward of what is written on their prompts."""
+LIKED: Mapping[By, Mapping[Verdict, str]] = {
+    "people": {
+        "better": "People like it better",
+        "worse": "People like it less",
+        "no difference": "No difference can be told",
+    },
+    "reward": {
+        "better": "On prompts of people who taught nothing the reward is higher",
+        "worse": "On prompts of people who taught nothing the reward is lower",
+        "no difference": "On prompts of people who taught nothing no difference can be told",
+    },
 }
 COUNTED = "people who did not teach it, each cut at ±{scale:g}; their sampling and the noise are both counted"
 """What an interval is of."""
@@ -48,6 +57,7 @@ class Judgement(Json):
         noise: half-width of the interval that noise alone would have, of a model that makes no difference.
         verdict: in a word.
         sums: the noisy sums that all of this is computed from.
+        by: who says it.
     """
 
     estimate: float
@@ -55,12 +65,18 @@ class Judgement(Json):
     noise: float
     verdict: Verdict
     sums: tuple[float, ...]
+    by: By = "people"
+
+    @property
+    def headline(self) -> str:
+        """The verdict in words."""
+        return LIKED[self.by][self.verdict]
 
     def __str__(self) -> str:
         """In words."""
         low, high, level = self.interval.low, self.interval.high, 100 * self.interval.level
         return (
-            f"{LIKED[self.verdict]}: {self.estimate:+.3g}, {low:+.3g} to {high:+.3g} at {level:.4g} % confidence; "
+            f"{self.headline}: {self.estimate:+.3g}, {low:+.3g} to {high:+.3g} at {level:.4g} % confidence; "
             f"noise alone would give 0 ± {self.noise:.2g}."
         )
 
@@ -72,7 +88,14 @@ def person_vectors(u: Float64, present: NDArray[np.bool_]) -> Float64:
 
 
 def read_judgement(
-    sums: tuple[float, ...], *, scale: float, noise: float, population: int, expected: float, level: float = LEVEL
+    sums: tuple[float, ...],
+    *,
+    scale: float,
+    noise: float,
+    population: int,
+    expected: float,
+    level: float = LEVEL,
+    by: By = "people",
 ) -> Judgement:
     """What a noisy sum [3] of the vectors says (post-processing).
 
@@ -83,6 +106,7 @@ def read_judgement(
         population: a public number that the number of people cannot exceed.
         expected: how many of them there are where all of the population is there, for the estimate.
         level: nominal coverage.
+        by: who says it.
     """
     from scipy.special import ndtri
 
@@ -92,7 +116,8 @@ def read_judgement(
     verdict: Verdict = "better" if low > 0 else "worse" if high < 0 else "no difference"
     units = unit_count(numbers.count, numbers.noise[1], expected)
     alone = scale * min(1.0, float(ndtri((1 + level) / 2)) * numbers.noise[0] / units)
-    return Judgement(estimate=scale * numbers.mean, interval=interval, noise=alone, verdict=verdict, sums=sums)
+    estimate = scale * numbers.mean
+    return Judgement(estimate=estimate, interval=interval, noise=alone, verdict=verdict, sums=sums, by=by)
 
 
 def require_judges(share: float | None) -> None:
