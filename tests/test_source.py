@@ -229,7 +229,7 @@ def test_the_whole_source_was_read() -> None:
 
 MOST = {
     "files": 394,
-    "lines": 88_731,
+    "lines": 88_727,
     "functions": 5_217,
     "private functions of at most three lines used once": 14,
     "class names defined more than once": 1,

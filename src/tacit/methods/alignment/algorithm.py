@@ -26,7 +26,7 @@ from torch import Tensor
 from tacit.agents.language.judges import Reward
 from tacit.agents.language.models import Writer
 from tacit.errors import PlanError
-from tacit.methods.alignment.judging import JUDGES, LEVEL, By, read_judgement
+from tacit.methods.alignment.judging import JUDGES, LEVEL, read_judgement
 from tacit.methods.alignment.people import CompletionActor, CompletionComparison, PersonGradient, ReleasedSteering
 from tacit.methods.alignment.plan import PART, AlignmentPlan
 from tacit.methods.alignment.steered import Steered
@@ -34,7 +34,6 @@ from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.folds import FOLDS
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import BaseVault, Run, exhausted_error
 from tacit.privacy.vault.invented import try_public
@@ -168,7 +167,7 @@ def ask_judges(
     Raises:
         PlanError: the checkpoint's answer is about another value.
     """
-    part = run.part(JUDGES, Sum)  # type: ignore[type-abstract]
+    part = run.sum_part(JUDGES)
     fixed = replace(value, writer=None)
     kept = {} if path is None else checkpoint.load(path, plan_id=run.plan_id, ledger=vault.ledger)
     if vault.steps_left(run, JUDGES):
@@ -182,12 +181,10 @@ def ask_judges(
         require_valid("the adapter", "another one", same, "the one that people judged, finished as it was then")
     if "judges" not in kept:
         return value
-    assert part.noise_multiplier is not None
-    noise, population = part.noise_multiplier * part.clip_norm, vault.unit.size
-    sums, expected = tuple(kept["judges"].tolist()), population * value.plan.judges
-    by: By = "reward" if getattr(value.plan, "feedback", "person") == "model" else "people"
-    bounds = {"scale": scale, "noise": noise, "expected": expected, "level": level}
-    judgement = read_judgement(sums, population=population, by=by, **bounds)
+    sums, population = tuple(kept["judges"].tolist()), vault.unit.size
+    expected, by_reward = population * value.plan.judges, getattr(value.plan, "feedback", "person") == "model"
+    known = {"scale": scale, "noise": part.noise_scale, "expected": expected, "level": level}
+    judgement = read_judgement(sums, population=population, by="reward" if by_reward else "people", **known)
     return replace(value, judgement=judgement)
 
 

@@ -316,11 +316,11 @@ class Scheme:
 
     def _trim(self, node: Node, most_cells: float) -> Node:
         """The node with coarser levels, then fewer parents, until its table has at most so many cells."""
-        told = 2 + (Parent("over", 0) in node.parents)
+        least = 2 + (Parent("over", 0) in node.parents)
         while node.parents and self.size(node) * np.prod(self.shape(node)) > most_cells:
             parents = list(node.parents)
             finest = max(range(len(parents)), key=lambda i: (parents[i].level, i))
-            spare = {"action": 2, "reward": told}.get(node.role, len(parents))  # of these, the last parent goes first
+            spare = {"action": 2, "reward": least}.get(node.role, len(parents))  # of these, the last parent goes first
             if len(parents) > spare:
                 parents.pop()
             elif parents[finest].level > 0:
@@ -436,9 +436,8 @@ def features(scheme: Scheme, target: int, state: State) -> list[Floats]:
         columns += [np.nan_to_num((np.clip(last, one.low, one.high) - one.low) / span * 2 - 1)]
     others = [i for i in scheme.changing if i != target]
     if len(others) <= 3:  # more would cost more noise than they explain
-        known = [
-            usual(i, state[Parent("now" if i < target else "before", i)]) for i in others
-        ]  # drawn one after another
+        # numbers are drawn one after another: those before this one have changed already
+        known = [usual(i, state[Parent("now" if i < target else "before", i)]) for i in others]
         columns += known
         columns += [act * value for act in acts[:-1] for value in known]
     for i, variable in enumerate(scheme.seen):
